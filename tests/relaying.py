@@ -84,6 +84,7 @@ def make_relay(
     *,
     now: Callable[[], datetime] | None = None,
     processes: Callable[[], int] = lambda: 1,
+    keep_attempts: int = 0,
     **settings: Any,
 ) -> Relay:
     """Make a relay whose clock stands still; ``now`` replaces what it reads."""
@@ -97,6 +98,7 @@ def make_relay(
         jitter=lambda: 0.0,
         steady=clock.steady,
         processes=processes,
+        keep_attempts=keep_attempts,
     )
 
 

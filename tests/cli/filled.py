@@ -57,10 +57,10 @@ class Filled:
         """Run a command with ``--json``."""
         return json.loads(self.run(*args, "--json", code=code))
 
-    def misuse(self, *args: str) -> str:
+    def misuse(self, *args: str, code: int = 2) -> str:
         """Run a command that is wrong, and return the last line that it prints."""
         result = self._invoke(args)
-        assert (result.exit_code, result.stdout) == (2, ""), result.stdout
+        assert (result.exit_code, result.stdout) == (code, ""), result.stdout
         return result.stderr.splitlines()[-1]
 
     def waiting(self, sink: str = "erp") -> list[int]:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dockbell.cli import dead, main
 from tests.cli.filled import NO_DAEMON, Filled
 from tests.stores.pages import OTHER
-from tests.stores.standings import block, kill, read, stand
+from tests.stores.standings import ATTEMPTS, block, kill, note_attempts, read, stand, write
 
 
 def letters(filled: Filled) -> list[tuple[object, ...]]:
@@ -30,10 +30,10 @@ def letter(filled: Filled) -> Filled:
 def test_dead_letters_are_listed_also_of_sinks_that_have_left(letter: Filled) -> None:
     lines = letter.run("dead").splitlines()
     assert [line.split() for line in lines] == [
-        ["sink", "feed", "key", "sequence", "type", "attempts", "died", "on", "hold", "error"],
-        [*("erp", "main/shipments", "b", "2", "dockbell.shipment.created", "1"), *DIED, "-", "HTTP", "422"],
-        [*("erp", "main/shipments", "a", "4", "dockbell.shipment.updated", "1"), *DIED, "yes", "HTTP", "422"],
-        [*("old", "main/shipments", "c", "3", "dockbell.shipment.created", "1"), *DIED, "-", "HTTP", "500"],
+        ["sink", "feed", "key", "sequence", "type", "attempts", "died", "on", "hold", "error", "answer"],
+        [*("erp", "main/shipments", "b", "2", "dockbell.shipment.created", "1"), *DIED, "-", "HTTP", "422", "-"],
+        [*("erp", "main/shipments", "a", "4", "dockbell.shipment.updated", "1"), *DIED, "yes", "HTTP", "422", "-"],
+        [*("old", "main/shipments", "c", "3", "dockbell.shipment.created", "1"), *DIED, "-", "HTTP", "500", "-"],
     ]
     assert letter.run("dead", "old").splitlines()[1:] == lines[3:]
     assert letter.run("dead", "list", "erp", "--key", "a").splitlines()[1] == lines[2]
@@ -69,6 +69,7 @@ def test_dead_letters_in_json_come_with_their_counts(letter: Filled) -> None:
         "died_at": "2026-11-21T12:00:00.000Z",
         "on_hold": True,
         "error": "HTTP 422",
+        "answer": "",
     }
 
 
@@ -94,6 +95,17 @@ def test_a_dead_letter_is_shown_with_its_event_as_it_is_stored(letter: Filled) -
     assert json.loads(body) == json.loads(str(stored, "utf-8"))  # type: ignore[call-overload]
     shown = letter.ask("dead", "show", "erp", "main/shipments", "4")
     assert (shown["event"], shown["error"], shown["on_hold"]) == (json.loads(body), "HTTP 422", True)
+
+
+def test_a_dead_letter_tells_what_the_receiver_has_answered_to_each_attempt(letter: Filled) -> None:
+    write(letter.store, "UPDATE dead_letters SET answer = 'no such order'")
+    note_attempts(letter.store, 4)
+    lines = letter.run("dead", "show", "erp", "shipments", "4").splitlines()
+    assert "answer    no such order" in lines
+    table = lines[lines.index("attempts") + 1 :]
+    assert tuple(table[:3]) == ATTEMPTS
+    assert [each["number"] for each in letter.ask("dead", "show", "erp", "shipments", "4")["attempt_log"]] == [1, 2]
+    assert letter.run("dead", "erp", "--key", "a").splitlines()[1].endswith("HTTP 422  no such order")
 
 
 def test_a_dead_letter_that_would_be_held_back_now_says_by_what(letter: Filled) -> None:

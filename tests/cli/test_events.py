@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft7Validator
 
+from tests.cli.filled import Filled
 from tests.cli.programs import run, started
 from tests.node.packages import run_node
+from tests.stores.standings import ATTEMPTS, note_attempts, read
 from tests.strangers import act, needs_root, share
 
 Configure = Callable[..., Path]
@@ -128,3 +130,48 @@ def test_of_a_url_that_is_a_secret_nothing_is_told(configure: Configure) -> None
     document = json.loads(told.stdout)
     assert "servers" not in document["channels"]["erp"]
     assert set(document["servers"]) == {"floor", "Web"}
+
+
+def test_one_event_is_printed_with_its_deliveries_and_the_attempts(filled: Filled) -> None:
+    note_attempts(filled.store, 4)
+    ((event_id, body),) = read(filled.store, "SELECT id, body FROM events WHERE sequence = 4")
+    for name in (str(event_id), "main/shipments#4", "shipments#4", "main/shipments #4"):
+        printed, _, table = filled.run("events", name).partition("\n\n")
+        assert json.loads(printed) == json.loads(str(body, "utf-8"))  # type: ignore[call-overload]
+        lines = table.splitlines()
+        assert lines[0] == "main/shipments #4, recorded 2026-11-21 12:00:00Z"
+        assert [line.split() for line in lines[1:4]] == [
+            ["sink", "delivery"],
+            ["erp", "delivered"],
+            ["floor", "not", "begun"],
+        ]
+        assert tuple(lines[-3:]) == ATTEMPTS
+    told = filled.ask("events", "shipments#4")
+    assert told["event"] == json.loads(str(body, "utf-8"))  # type: ignore[call-overload]
+    assert [each["sink"] for each in told["deliveries"]] == ["erp", "floor"]
+    assert told["deliveries"][0]["attempt_log"][0] == {
+        "sequence": 4,
+        "number": 1,
+        "at": "2026-11-21T12:00:00.000Z",
+        "seconds": 0.034,
+        "verdict": "failed",
+        "error": "HTTP 503",
+        "status": 503,
+        "answer": "busy",
+        "next_at": "2026-11-21T12:00:05.000Z",
+        "replay": False,
+    }
+
+
+def test_an_event_that_is_not_there_or_not_named_is_said_so(filled: Filled) -> None:
+    for name in ("evt_0", "shipments#99"):
+        missing = f'event {name}: is not kept, or was never recorded; "dockbell events" lists the last'
+        assert filled.misuse("events", name, code=1) == missing
+    wrong = "Error: EVENT: must be an id, or FEED#SEQUENCE as in main/shipments#42, got shipments#4-5"
+    assert filled.misuse("events", "shipments#4-5") == wrong
+    assert filled.misuse("events", "evt_0", "--follow") == "Error: EVENT names one event: leave out what chooses events"
+
+
+def test_why_lists_the_attempts_to_deliver_the_events_of_a_record(filled: Filled) -> None:
+    note_attempts(filled.store, 4)
+    assert tuple(filled.run("why", "shipments", "a").splitlines()[-3:]) == ATTEMPTS

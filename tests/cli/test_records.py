@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from dockbell.admin.why import RecordHistory, SinkTrace, Stage
 from dockbell.cli import main
-from dockbell.cli.records import _run_rows, _tell_record, _tell_transit
+from dockbell.cli.deliveries import tell_delivery
+from dockbell.cli.records import _run_rows, _tell_record
 from dockbell.core.model import Feed, RunKind
 from dockbell.ports import Quarantined, RunRecord, StoredRecord
 from tests.cli.filled import Filled
@@ -173,7 +174,7 @@ def test_a_record_is_told_on_one_line(account: RecordHistory, told: str) -> None
     ],
 )
 def test_the_way_of_an_event_to_a_sink_is_told_in_words(transit: SinkTrace, told: str) -> None:
-    assert _tell_transit(transit) == told
+    assert tell_delivery(transit) == told
 
 
 def test_runs_that_ended_alike_share_a_line() -> None:

@@ -43,6 +43,7 @@ name = "dockbell"
 url = "sqlite:///{folder}/dockbell.db"
 keep_events = "7d"
 max_owed = "30d"
+keep_attempts = 50000
 max_disk_share = 0.2
 
 [sources.main]

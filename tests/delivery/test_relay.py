@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,10 +22,10 @@ from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import DELIVERED, ClockSource, Delivery, Feed, Outcome, OutcomeKind, Page, Via
 from dockbell.core.publishing.event import NamedEvent
-from dockbell.core.publishing.settlement import Settlement
+from dockbell.core.publishing.settlement import Settlement, Verdict
 from dockbell.delivery.relay import Relay
 from dockbell.ports import Store
-from dockbell.stores.sqlite import SqliteStore
+from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from dockbell.telemetry import AgentFails, EventDied, SinkConnected, SinkFails
 from tests.fakes import NOON, Clock, Ear, FakeSink
 from tests.relaying import (
@@ -235,6 +236,18 @@ async def test_an_event_that_is_refused_is_a_dead_letter_and_its_key_goes_on(sto
     assert await make_relay(store, sink, Clock(), ear).drain(timedelta(seconds=10))
     assert sink.sequences == [1, 2]
     assert [fact.reason for fact in ear.facts if isinstance(fact, EventDied)] == ["HTTP 422"]
+
+
+async def test_attempts_are_kept_the_last_of_them(store: Store, tmp_path: Path) -> None:
+    await change_keys(store, "aaab")
+    sink = FakeSink(answer=lambda each: FAILED if each.event.key == "b" else DELIVERED)
+    async with relaying(store, sink, keep_attempts=3):
+        await until(lambda: len(sink.got) == 4)
+    async with aclosing(await SqliteReadStore.open(tmp_path / "dockbell.db")) as read_store:
+        kept = {key: await read_store.read_attempts(FEED, key, 10) for key in "ab"}
+    assert [each.sequence for each in kept["a"]["screen"]] == [2, 3]
+    (failed,) = kept["b"]["screen"]
+    assert (failed.verdict, failed.error, failed.took) == (Verdict.RETRY, "HTTP 500", timedelta(0))
 
 
 async def test_a_sink_that_nobody_answers_for_is_left_alone_and_owes_everything(store: Store) -> None:

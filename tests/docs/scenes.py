@@ -233,6 +233,22 @@ def show_a_record(stage: Stage) -> None:
     stage.replaced["shp_371"] = page["records"][0]["key"]
 
 
+def run_daemon_with_events(stage: Stage) -> None:
+    """Let a daemon run that has told of a shipment, and call it and its event as the document does."""
+    run_daemon(stage)
+    events: list[Any] = []
+
+    def found() -> bool:
+        events[:] = _read(stage, "shipments")
+        return bool(events)
+
+    stage.wait(found, "there are no events")
+    stage.replaced |= {
+        "shipments#42": f"shipments#{int(events[0]['sequence'])}",
+        "shp_000123": events[0]["data"]["key"],
+    }
+
+
 def _read(stage: Stage, resource: str) -> list[Any]:
     answer = stage.get(f"/feeds/main/{resource}")
     return list(answer.json()) if answer.status_code == 200 else []
@@ -293,7 +309,7 @@ SCENES: Final[Mapping[str, Scene]] = {
         },
     ),
     "docs/how-to/replay.md": Scene(prepare=run_daemon_with_letters),
-    "docs/how-to/look-after-sinks.md": Scene(prepare=run_daemon),
+    "docs/how-to/look-after-sinks.md": Scene(prepare=run_daemon_with_events),
     "docs/operations/container.md": Scene(
         prepare=use_containers, expected={"docker compose exec dockbell dockbell reload": "^complete: "}
     ),

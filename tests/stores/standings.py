@@ -18,6 +18,12 @@ from tests.stores.places import Place
 
 _FILE_TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 _DATABASE_TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'holders'"
+ATTEMPTS: Final = (
+    "event  at                    sink  attempt  came to                                         took     answer",
+    "#4     2026-11-21 12:00:00Z  erp   1        failed: HTTP 503; next at 2026-11-21 12:00:05Z  0.034 s  busy",
+    "#4     2026-11-21 12:00:05Z  erp   2        delivered, HTTP 200                             1.200 s  thanks",
+)
+"""How the attempts of :func:`note_attempts` at the event 4 are printed."""
 _ALL: Final = "SELECT * FROM "
 
 
@@ -82,6 +88,19 @@ def kill(path: Place, sink: str, key: str, sequence: int, *, feed: Feed = FEED, 
         path,
         "INSERT INTO dead_letters (sink, feed, sequence, key, attempts, died_at, error) VALUES (?, ?, ?, ?, 1, ?, ?)",
         *(sink, _find_id(path, feed), sequence, key, to_micros(NOON), error),
+    )
+
+
+def note_attempts(path: Path, sequence: int, key: str = "a", sink: str = "erp") -> None:
+    """Note that an event was delivered by its second attempt, after one that the receiver answered with an error."""
+    at = to_micros(NOON)
+    write(
+        path,
+        "INSERT INTO attempts (sink, feed, key, sequence, number, began_at, took, verdict, error, status, answer,"
+        " next_at, is_replay) VALUES (?, 1, ?, ?, 1, ?, 34000, 'failed', 'HTTP 503', 503, 'busy', ?, 0),"
+        " (?, 1, ?, ?, 2, ?, 1200000, 'delivered', '', 200, 'thanks', NULL, 0)",
+        *(sink, key, sequence, at, at + 5_000_000),
+        *(sink, key, sequence, at + 5_000_000),
     )
 
 

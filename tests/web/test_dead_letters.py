@@ -25,6 +25,7 @@ async def test_dead_letters_are_listed_page_by_page(served: Served) -> None:
         "key": "a",
         "type": "dockbell.shipment.created",
         "error": "HTTP 400",
+        "answer": "",
         "attempts": 3,
         "died_at": "2026-11-21T12:00:00.000Z",
         "holds": False,

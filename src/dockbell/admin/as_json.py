@@ -1,4 +1,4 @@
-"""What is known of feeds, sinks and records, as JSON: the same for ``--json`` and over HTTP.
+"""What is known of feeds and sinks, as JSON: the same for ``--json`` and over HTTP.
 
 The structs are the models of the JSON: OpenAPI's schemas are made of them too. Times are written as in events. They
 stand in one file so that one thing has one name in all answers.
@@ -6,7 +6,6 @@ stand in one file so that one thing has one name in all answers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Self, TypeAlias
 
@@ -14,11 +13,10 @@ import msgspec
 
 from dockbell.admin.reasons import list_reasons
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
-from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace, explain
 from dockbell.core.delays import Delay
-from dockbell.core.model import Feed, RunKind
+from dockbell.core.model import RunKind
 from dockbell.core.moment import format_moment, write_moment
-from dockbell.ports import Condition, FeedState, Member, Noted, SinkState, StoredRecord
+from dockbell.ports import Condition, FeedState, Member, SinkState
 
 CONDITIONS: Final = ("connected", "waiting", "down", "paused", "unknown")
 
@@ -289,148 +287,4 @@ def describe_sink(each: SinkState, silence: Silence, delay: Delay | None = None)
         delay=None if delay is None else describe_measured(delay),
         silence=silence.kind,
         silence_words=silence.words,
-    )
-
-
-# One record ----------------------------------------------------------------------------------------------------------
-
-
-class RecordModel(Model):
-    revision: Count
-    modified: Time | None
-    fingerprint: str
-    purged: bool
-    gone_at: Time | None
-    suspected_at: Time | None
-    dormant: bool
-    held_at: Time | None
-    awaited_at: Time | None
-
-
-class QuarantineSpan(Model):
-    problem: str
-    first_at: Time
-    last_at: Time
-
-
-class RunModel(Model):
-    kind: str
-    asked_at: Time
-    since: Time | None
-    ended_at: Time
-    pages: Count
-    records: Count
-    events: Count
-    problem: str
-
-
-class FindingModel(Model):
-    at: Time
-    via: str
-    finding: str
-    says: str
-    modified: Time | None
-    fingerprint: str | None
-    sequence: Count | None
-
-
-class SinkStage(Model):
-    stage: str
-    attempts: Count
-    error: str
-    at: Time | None
-
-
-class EventModel(Model):
-    sequence: Count
-    id: str
-    type: str
-    revision: Count
-    unjudged: bool
-    recorded_at: Time
-    sinks: dict[str, SinkStage]
-
-
-class WhyModel(Model):
-    feed: str
-    key: str
-    given: str
-    at: Time
-    presence: str
-    why: str | None
-    record: RecordModel | None
-    quarantine: list[QuarantineSpan]
-    runs: list[RunModel]
-    findings: list[FindingModel]
-    events: list[EventModel]
-
-
-class DeliveryModel(Model):
-    sink: str
-    stage: str
-    attempts: Count
-    error: str
-    due: Time | None
-
-
-def describe_history(account: RecordHistory, given: str) -> WhyModel:
-    """Return all that is known of a record; ``given`` is the key that was asked for."""
-    return WhyModel.of(
-        account,
-        feed=str(account.feed),
-        given=given,
-        why=explain(account) or None,
-        record=_describe_record(account.record) if account.record else None,
-        quarantine=[QuarantineSpan.of(bad) for bad in account.quarantined],
-        runs=[RunModel.of(run) for run in account.runs],
-        findings=[_describe_note(note) for note in account.notes],
-        events=[_describe_event(told) for told in account.events],
-    )
-
-
-class _StoredModel(Model):
-    feed: str
-    key: str
-    revision: Count
-    modified: Time | None
-    fingerprint: str | None
-    gone_at: Time | None
-    record: msgspec.Raw
-
-
-def write_stored(feed: Feed, record: StoredRecord) -> bytes:
-    """Return what is stored of a record, its content included, on one line."""
-    model = _StoredModel(
-        feed=str(feed),
-        key=record.key,
-        revision=record.revision,
-        modified=write_moment(record.modified),
-        fingerprint=None if record.is_purged else record.fingerprint.hex(),
-        gone_at=write_moment(record.gone_at),
-        record=msgspec.Raw(record.body or b"null"),
-    )
-    return msgspec.json.format(msgspec.json.encode(model), indent=-1)  # some APIs write a record on several lines
-
-
-def describe_traces(traces: Sequence[SinkTrace]) -> list[DeliveryModel]:
-    return [DeliveryModel.of(each) for each in traces]
-
-
-def _describe_record(record: StoredRecord) -> RecordModel:
-    return RecordModel.of(
-        record, fingerprint=record.fingerprint.hex(), purged=record.is_purged, dormant=record.is_dormant
-    )
-
-
-def _describe_note(note: Noted) -> FindingModel:
-    fingerprint = None if note.fingerprint is None else note.fingerprint.hex()
-    return FindingModel.of(note, finding=note.finding.name.lower(), says=note.finding.value, fingerprint=fingerprint)
-
-
-def _describe_event(told: EventTrace) -> EventModel:
-    return EventModel.of(
-        told.event,
-        unjudged=told.is_unjudged,
-        recorded_at=format_moment(told.recorded_at),
-        sinks={each.sink: SinkStage.of(each, at=write_moment(each.due)) for each in told.traces},
     )

@@ -89,6 +89,20 @@ async def follow(read_store: ReadStore, choice: Choice, after: int) -> AsyncIter
             await anyio.sleep(_LOOK_EVERY.total_seconds())
 
 
+async def find_by_id(read_store: ReadStore, event_id: str) -> Event | None:
+    """Return the kept event with an id; None where there is none.
+
+    There is no index of ids: the newest events are looked through first.
+    """
+    before: int | None = None
+    while True:
+        found, before = await read_store.read_earlier(before, 1, id_=event_id)
+        if found:
+            return found[0][1]
+        if before is None:
+            return None
+
+
 # The catalogue -------------------------------------------------------------------------------------------------------
 
 

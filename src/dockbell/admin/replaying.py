@@ -10,13 +10,14 @@ from typing import Final
 
 import anyio
 
-from dockbell.admin.why import read_key
+from dockbell.admin.why import ATTEMPTS_MOST, read_key
 from dockbell.config import SinkSettings, parse_duration
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import parse_moment
 from dockbell.core.publishing.filters import Filter
+from dockbell.core.publishing.settlement import Attempt
 from dockbell.host.evaluator import SHARED
-from dockbell.ports import Candidate, CommandStore, Reach, Selection, Undelivered
+from dockbell.ports import Candidate, CommandStore, Reach, ReadStore, Selection, Undelivered
 
 SAMPLE: Final = 5
 """How many of the chosen events a dry run shows."""
@@ -244,6 +245,15 @@ class Retried:
             )
             if count
         ]
+
+
+async def load_letter(read_store: ReadStore, found: Undelivered) -> tuple[Event | None, Sequence[Attempt]]:
+    """Return the event of a dead letter and the attempts to deliver it, oldest first, as far as they are kept."""
+    letter = found.letter
+    events = await read_store.read_events(letter.feed, letter.sequence - 1, 1)
+    event = next((each for each in events if (each.sequence, each.key) == (letter.sequence, letter.key)), None)
+    attempts = await read_store.read_attempts(letter.feed, letter.key, ATTEMPTS_MOST)
+    return event, [each for each in attempts.get(found.sink, ()) if each.sequence == letter.sequence]
 
 
 async def retry_dead(

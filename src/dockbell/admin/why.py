@@ -20,6 +20,7 @@ from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.filters import Filter
+from dockbell.core.publishing.settlement import Attempt
 from dockbell.core.reading.shape import is_own_id
 from dockbell.host.evaluator import SHARED, Evaluator, LimitedEvaluator
 from dockbell.ports import FeedState, KeyStatus, Noted, Quarantined, ReadStore, RunRecord, StoredRecord
@@ -27,6 +28,8 @@ from dockbell.ports import FeedState, KeyStatus, Noted, Quarantined, ReadStore, 
 _NOTES_MOST: Final = 100
 _EVENTS_MOST: Final = 100
 _RUNS_MOST: Final = 200
+ATTEMPTS_MOST: Final = 1000
+"""So many attempts at the events of one record are looked at: the last."""
 _SLACK: Final = timedelta(seconds=5)
 """The service tells its time in whole seconds, and a run goes on after its first request."""
 
@@ -73,6 +76,7 @@ class SinkTrace:
     """Why the last attempt failed; where it is filtered, the filter that holds it back; else that its filter took too
     long to evaluate, so that it is sent."""
     due: datetime | None = None  # when the next attempt may be made; of a dead letter, when it became one
+    log: tuple[Attempt, ...] = ()  # the attempts that are kept, oldest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +154,7 @@ async def find_event_trace(
     # The events before it tell whether it is tried now, or waits behind one of them.
     last = await read_store.read_events_of(state.id, found[1].key, _EVENTS_MOST)
     events = [*(each for each in last if each[1].sequence < sequence), found]
-    statuses = {status.sink: status for status in await read_store.load_key_statuses(state.id, found[1].key)}
-    return (await _trace_events(events, statuses, sinks))[-1]
+    return (await _trace_events(read_store, state, found[1].key, events, sinks))[-1]
 
 
 def read_key(given: str) -> Sequence[str]:
@@ -185,7 +188,6 @@ async def _find_account(
     dated = record.modified if record is not None else notes[-1].modified if notes else None
     after = at if dated is None else min(dated, at) - _SLACK
     events = await read_store.read_events_of(state.id, key, _EVENTS_MOST)
-    statuses = {status.sink: status for status in await read_store.load_key_statuses(state.id, key)}
     return RecordHistory(
         at,
         account.feed,
@@ -196,7 +198,7 @@ async def _find_account(
         tuple(await read_store.find_quarantined(state.id, 2, key=key)),
         tuple(await read_store.read_covering_runs(state.id, dated, after, _RUNS_MOST)),
         tuple(notes),
-        await _trace_events(events, statuses, sinks),
+        await _trace_events(read_store, state, key, events, sinks),
     )
 
 
@@ -204,11 +206,17 @@ async def _find_account(
 
 
 async def _trace_events(
-    events: Sequence[tuple[datetime, Event]], statuses: Mapping[str, KeyStatus], sinks: Mapping[str, SinkSettings]
+    read_store: ReadStore,
+    state: FeedState,
+    key: str,
+    events: Sequence[tuple[datetime, Event]],
+    sinks: Mapping[str, SinkSettings],
 ) -> tuple[EventTrace, ...]:
+    statuses = {status.sink: status for status in await read_store.load_key_statuses(state.id, key)}
+    attempts = await read_store.read_attempts(state.feed, key, ATTEMPTS_MOST)
     listed, evaluator = [event for _, event in events], LimitedEvaluator(SHARED)
     traces = {
-        name: await trace_events(listed, statuses[name], settings, evaluator)
+        name: await trace_events(listed, statuses[name], settings, evaluator, attempts.get(name, ()))
         if name in statuses
         else [SinkTrace(name, Stage.UNBEGUN)] * len(listed)
         for name, settings in sinks.items()
@@ -220,7 +228,11 @@ async def _trace_events(
 
 
 async def trace_events(
-    events: Sequence[Event], status: KeyStatus, settings: SinkSettings, evaluator: Evaluator
+    events: Sequence[Event],
+    status: KeyStatus,
+    settings: SinkSettings,
+    evaluator: Evaluator,
+    attempts: Sequence[Attempt] = (),
 ) -> Sequence[SinkTrace]:
     """Return the state of the events of one key at a sink; they are given in the order of their sequences."""
     dead = {letter.sequence: letter for letter in status.dead}
@@ -229,9 +241,9 @@ async def trace_events(
     is_first, traces = True, []
     for event in events:
         answer = await evaluator.evaluate_event(sieve, event)
-        stage, attempts, error, due = Stage.DELIVERED, 0, sieve.explain(event, answer), None
+        stage, tries, error, due = Stage.DELIVERED, 0, sieve.explain(event, answer), None
         if (letter := dead.get(event.sequence)) is not None:
-            stage, attempts, error, due = Stage.DEAD, letter.attempts, letter.error, letter.died_at
+            stage, tries, error, due = Stage.DEAD, letter.attempts, letter.error, letter.died_at
         elif not answer.lets_through:
             stage = Stage.FILTERED
         elif event.sequence <= status.origin:
@@ -240,11 +252,12 @@ async def trace_events(
             stage = Stage.HELD if blocked.held else Stage.WAITING
             if is_first and not blocked.held:
                 stage, error, due = Stage.BLOCKED, blocked.error, blocked.due
-                attempts = blocked.attempts if event.sequence == blocked.sequence else 0
+                tries = blocked.attempts if event.sequence == blocked.sequence else 0
             is_first = False
         elif event.sequence > status.position:
             stage = Stage.OWED
-        traces.append(SinkTrace(status.sink, stage, attempts, error, due))
+        log = tuple(each for each in attempts if each.sequence == event.sequence)
+        traces.append(SinkTrace(status.sink, stage, tries, error, due, log))
     return traces
 
 

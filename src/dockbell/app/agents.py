@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dockbell.sources import InventoryClient
 
 FeedRecipe: TypeAlias = tuple[SourceSettings, ResourceSettings]
-SinkRecipe: TypeAlias = tuple[SinkSettings, str, frozenset[Feed], timedelta]
+SinkRecipe: TypeAlias = tuple[SinkSettings, str, frozenset[Feed], timedelta, int]
 _TOLD_MOST: Final = 20
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -305,7 +305,7 @@ class Agents:
         return None if interval is None else predict_wait(interval)
 
     def _make_relay(self, sink: Sink, recipe: SinkRecipe) -> None:
-        settings, state_url, unordered, max_owed = recipe
+        settings, state_url, unordered, max_owed, keep_attempts = recipe
         self.relays[sink.name] = Relay(
             sink,
             settings,
@@ -316,6 +316,7 @@ class Agents:
             state_url=state_url,
             unordered=unordered,
             max_owed=max_owed,
+            keep_attempts=keep_attempts,
             steady=system.elapsed,
             feeds=lambda: self.configured,
             known=None if self.store.fleet is None else lambda: self.known,
@@ -427,5 +428,5 @@ def _list_feeds(config: Config) -> Mapping[Feed, FeedRecipe]:
 def _list_sinks(config: Config) -> Mapping[str, SinkRecipe]:
     state_url = "" if config.web is None else config.web.public_url
     unordered = frozenset(Feed(each.source, each.resource) for each in config.feeds() if each.settings.unordered)
-    max_owed = config.store.max_owed
-    return {name: (settings, state_url, unordered, max_owed) for name, settings in config.sinks.items()}
+    max_owed, keep_attempts = config.store.max_owed, config.store.keep_attempts
+    return {name: (each, state_url, unordered, max_owed, keep_attempts) for name, each in config.sinks.items()}

@@ -33,7 +33,10 @@ _SECTIONS = {
     "Look": {
         "status": ("dockbell.cli.status", "Print how feeds and sinks stand; for monitoring too."),
         "plan": ("dockbell.cli.plan", "Say how often the budget lets feeds be read, and with what delay."),
-        "events": ("dockbell.cli.events", "Print the recorded events, and follow them."),
+        "events": (
+            "dockbell.cli.events",
+            "Print the recorded events, or one EVENT with its deliveries.",
+        ),
         "state": ("dockbell.cli.state", "Print the stored records as JSON lines."),
         "why": ("dockbell.cli.records", "Say why a record has the events that it has, or none."),
         "catalogue": ("dockbell.cli.events", "Describe what this configuration publishes, and where."),

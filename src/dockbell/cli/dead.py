@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 import click
 
 from dockbell.cli.completion import complete_feeds, complete_sinks
+from dockbell.cli.deliveries import print_attempts
 from dockbell.cli.group import exit_if
 from dockbell.cli.options import (
     Chosen,
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
 
     from dockbell.config import Config
     from dockbell.core.model import Event
+    from dockbell.core.publishing.settlement import Attempt
     from dockbell.ports import CommandStore, DeadGroup, Selection, Undelivered
 
 _LISTED: Final = 40
 _LISTED_IN_JSON: Final = 1000
+_ANSWER_MOST: Final = 60
 _LIST: Final = "list"
 
 
@@ -113,7 +116,7 @@ def list_(sink: str | None, *, config_path: str | None, as_json: bool, **chosen:
 @config_option
 @json_option
 def show(config_path: str | None, *, sink: str, feed: str, sequence: int, as_json: bool) -> None:
-    """Show a dead letter: why it died, and its event as it is stored.
+    """Show a dead letter: why it died, each attempt with the receiver's answer, and its event as it is stored.
 
     FEED is source/resource, or only the resource where one source has it.
 
@@ -128,8 +131,8 @@ def show(config_path: str | None, *, sink: str, feed: str, sequence: int, as_jso
         (meant,) = selection.feeds
         raise click.UsageError(f'{meant} #{sequence} is no dead letter of {sink}; "dockbell dead {sink}" lists them')
     (letter,) = found
-    event = _load_event(config, letter)
-    _print_letter(letter, event, _explain_filters(config, sink, event), as_json=as_json)
+    event, attempts = _load_event(config, letter)
+    _print_letter(letter, event, attempts, _explain_filters(config, sink, event), as_json=as_json)
 
 
 @dead.command()
@@ -236,10 +239,11 @@ def _load(
     return use_command_store(config, read)
 
 
-def _load_event(config: Config, found: Undelivered) -> Event | None:
-    letter = found.letter
-    events = ask_store(config, lambda read_store: read_store.read_events(letter.feed, letter.sequence - 1, 1))
-    return next((each for each in events if (each.sequence, each.key) == (letter.sequence, letter.key)), None)
+def _load_event(config: Config, found: Undelivered) -> tuple[Event | None, Sequence[Attempt]]:
+    """Return the event of a dead letter, and the attempts to deliver it, as far as they are kept."""
+    from dockbell.admin.replaying import load_letter
+
+    return ask_store(config, lambda read_store: load_letter(read_store, found))
 
 
 # What is printed -----------------------------------------------------------------------------------------------------
@@ -249,7 +253,7 @@ def _print_letters(groups: Sequence[DeadGroup], letters: Sequence[Undelivered]) 
     """Print dead letters as a table, or counted by their errors where they are many."""
     total = sum(group.letters for group in groups)
     if total <= len(letters):
-        headings = ("sink", "feed", "key", "sequence", "type", "attempts", "died", "on hold", "error")
+        headings = ("sink", "feed", "key", "sequence", "type", "attempts", "died", "on hold", "error", "answer")
         print_table(headings, [_row(each) for each in letters])
         return
     print_table(
@@ -269,7 +273,7 @@ def _print_letters(groups: Sequence[DeadGroup], letters: Sequence[Undelivered]) 
 def _row(each: Undelivered) -> tuple[object, ...]:
     letter, kind, held = each.letter, each.type or "not kept", "yes" if each.holds else ""
     told = (each.sink, letter.feed, letter.key, letter.sequence, kind, letter.attempts, letter.died_at)
-    return (*told, held, letter.error)
+    return (*told, held, letter.error, letter.answer[:_ANSWER_MOST])
 
 
 def _explain_filters(config: Config, sink: str, event: Event | None) -> str:
@@ -283,20 +287,25 @@ def _explain_filters(config: Config, sink: str, event: Event | None) -> str:
     return "" if answer.lets_through else sieve.explain(event, answer)
 
 
-def _print_letter(found: Undelivered, event: Event | None, obstacle: str, *, as_json: bool) -> None:
+def _print_letter(
+    found: Undelivered, event: Event | None, attempts: Sequence[Attempt], obstacle: str, *, as_json: bool
+) -> None:
     import msgspec
 
+    from dockbell.admin.history_as_json import describe_attempts
     from dockbell.core.moment import format_moment
 
     told = _describe_letter(found) | {"died_at": format_moment(found.letter.died_at)}
     if obstacle:
         told["filtered"] = obstacle
     if as_json:  # as it is stored, to the digit
+        told["attempt_log"] = describe_attempts(attempts)
         told["event"] = None if event is None else msgspec.Raw(event.body)
         print_raw(msgspec.json.format(msgspec.json.encode(told)))
         return
     for name, value in told.items():
         print_lines(f"{name:<9} {value}")
+    print_attempts((found.sink, each) for each in attempts)
     click.echo()
     if event is not None:
         print_raw(msgspec.json.format(event.body))
@@ -316,4 +325,5 @@ def _describe_letter(each: Undelivered) -> dict[str, Any]:
         "died_at": letter.died_at,
         "on_hold": each.holds,
         "error": letter.error,
+        "answer": letter.answer,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,19 +10,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dockbell.cli.completion import complete_resources, complete_sources
-from dockbell.cli.options import config_option, read_followed
-from dockbell.cli.printing import print_event, print_json, print_raw
+from dockbell.cli.deliveries import print_attempts, tell_delivery
+from dockbell.cli.group import exit_if
+from dockbell.cli.options import ask_store, choose_feeds, config_option, read_followed
+from dockbell.cli.printing import print_event, print_json, print_raw, print_table, write_cell
 
 if TYPE_CHECKING:
     from dockbell.admin.events import Choice
+    from dockbell.admin.why import EventTrace
     from dockbell.config import Config
     from dockbell.core.model import Event
     from dockbell.core.publishing.catalogue.document import Catalogue
+    from dockbell.ports import ReadStore
 
 _SCHEMA_SUFFIX = ".schema.json"
 
 
 @click.command()
+@click.argument("event", required=False)
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print each event as it was published, one a line.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with events as they are recorded, until Ctrl-C.")
@@ -40,14 +46,20 @@ _SCHEMA_SUFFIX = ".schema.json"
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only of the record with this key.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only of this type: dockbell.item.updated, ...")
 @click.option("--change", "changes", multiple=True, metavar="CHANGE", help="Only this change: created, ...; gap, ...")
-def events(config_path: str | None, *, as_json: bool, follow: bool, last: int, **chosen: tuple[str, ...]) -> None:
-    """Print the recorded events, and follow them.
+def events(
+    event: str | None, config_path: str | None, *, as_json: bool, follow: bool, last: int, **chosen: tuple[str, ...]
+) -> None:
+    """Print the recorded events, or one EVENT with its deliveries.
 
     Each on one line: time, type, key, what changed from what to what; without a key, what is said of a whole feed.
     Works while the daemon runs. An option that is given several times takes any of its values.
 
+    EVENT is an id, as receivers get it, or FEED#SEQUENCE. It is printed whole, with the attempts to deliver it and what
+    the receivers answered. Of attempts the last `keep_attempts` are kept, of all sinks together.
+
     \b
     Examples:
+      dockbell events main/shipments#42
       dockbell events --follow --resource shipments
       dockbell events --last 1000 --change deleted --json | jq .data.key
       dockbell events --last 100 --change gap --change held
@@ -59,6 +71,11 @@ def events(config_path: str | None, *, as_json: bool, follow: bool, last: int, *
     from dockbell.core.model import NOTICES, RESOURCES
 
     config = read_followed(config_path)
+    if event is not None:
+        if follow or any(chosen.values()):
+            raise click.UsageError("EVENT names one event: leave out what chooses events")
+        _print_one(config, event, as_json=as_json)
+        return
     sources, resources = [*config.sources, NOTICES.source], [*RESOURCES, NOTICES.resource]
     for option, known in {"sources": sources, "resources": resources, "changes": CHANGES}.items():
         for name in chosen[option]:
@@ -73,6 +90,54 @@ def events(config_path: str | None, *, as_json: bool, follow: bool, last: int, *
     except KeyboardInterrupt:
         if not follow:  # else that is how it ends
             raise
+
+
+def _print_one(config: Config, text: str, *, as_json: bool) -> None:
+    import msgspec
+
+    from dockbell.admin.history_as_json import describe_traces
+    from dockbell.core.moment import format_moment
+
+    told = _find(config, text)
+    if told is None:
+        missing = f'event {text}: is not kept, or was never recorded; "dockbell events" lists the last'
+        click.echo(missing, err=True)
+        exit_if(missing)
+        return
+    found = told.event
+    if as_json:
+        whole = {
+            "event": msgspec.Raw(found.body),
+            "recorded_at": format_moment(told.recorded_at),
+            "deliveries": describe_traces(told.traces),
+        }
+        print_raw(msgspec.json.format(msgspec.json.encode(whole)))
+        return
+    print_raw(msgspec.json.format(found.body))
+    click.echo(f"\n{found.feed} #{found.sequence}, recorded {write_cell(told.recorded_at)}")
+    print_table(("sink", "delivery"), [(trace.sink, tell_delivery(trace)) for trace in told.traces])
+    print_attempts((trace.sink, each) for trace in told.traces for each in trace.log)
+
+
+def _find(config: Config, text: str) -> EventTrace | None:
+    from dockbell.admin.events import find_by_id
+    from dockbell.admin.why import find_event_trace
+
+    feed_name, mark, number = text.replace(" ", "").partition("#")
+    if not mark:
+
+        async def find(read_store: ReadStore) -> EventTrace | None:
+            found = await find_by_id(read_store, text)
+            if found is None:
+                return None
+            return await find_event_trace(read_store, found.feed, found.sequence, sinks=config.sinks)
+
+        return ask_store(config, find)
+    if not re.fullmatch(r"[0-9]{1,18}", number):
+        raise click.UsageError(f"EVENT: must be an id, or FEED#SEQUENCE as in main/shipments#42, got {text}")
+    stored = [state.feed for state in ask_store(config, lambda read_store: read_store.load_feeds())]
+    (feed,) = choose_feeds(config, [feed_name], stored)
+    return ask_store(config, lambda read_store: find_event_trace(read_store, feed, int(number), sinks=config.sinks))
 
 
 async def _print(config: Config, choice: Choice, last: int, follow: bool, as_json: bool) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from contextlib import aclosing
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from dockbell.cli.completion import complete_resources, complete_sources
+from dockbell.cli.deliveries import print_attempts, tell_delivery
 from dockbell.cli.group import exit_if
 from dockbell.cli.options import ask_store, choose_feeds, config_option, json_option, read_followed, read_selection
 from dockbell.cli.printing import print_json, print_lines, print_table, write_cell
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dockbell.admin.commands import Result, Target
-    from dockbell.admin.why import EventTrace, RecordHistory, SinkTrace
+    from dockbell.admin.why import EventTrace, RecordHistory
     from dockbell.config import Config
     from dockbell.core.model import Feed
     from dockbell.ports import Noted, RunRecord
+
+_ATTEMPTS_SHOWN: Final = 30
 
 
 @click.command()
@@ -39,8 +42,8 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
     """Say why a record has the events that it has, or none.
 
     Prints the record as it is stored, the last runs that covered it, what its readings came to, its events and how far
-    they are with each sink. KEY is written as in events and topics, components joined by commas; a key as the API
-    writes it is understood too. Times are UTC.
+    they are with each sink, and the attempts to deliver them, with what the receivers answered. KEY is written as in
+    events and topics, components joined by commas; a key as the API writes it is understood too. Times are UTC.
 
     \b
     delivered   the sink has taken it, or began after it
@@ -56,7 +59,7 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
       dockbell why shipments shp_000123
       dockbell why stock SKU-1,wh_1 --source main --json
     """
-    from dockbell.admin.as_json import describe_history
+    from dockbell.admin.history_as_json import describe_history
     from dockbell.admin.why import explain, find_history
     from dockbell.app import now
 
@@ -90,6 +93,11 @@ def _print(account: RecordHistory) -> None:
         if listed:
             click.echo(f"\n{title}")
             print_table(headings, listed)
+    attempts = [(trace.sink, each) for told in account.events for trace in told.traces for each in trace.log]
+    attempts.sort(key=lambda each: each[1].began_at)
+    if len(attempts) > _ATTEMPTS_SHOWN:
+        click.echo(f"\nof {len(attempts)} attempts the last {_ATTEMPTS_SHOWN} are shown; --json has all")
+    print_attempts(attempts[-_ATTEMPTS_SHOWN:])
 
 
 def _tell_record(account: RecordHistory) -> str:
@@ -133,18 +141,9 @@ def _note_row(note: Noted) -> tuple[object, ...]:
 
 def _event_row(told: EventTrace) -> tuple[object, ...]:
     event = told.event
-    sinks = "; ".join(f"{transit.sink} {_tell_transit(transit)}" for transit in told.traces)
+    sinks = "; ".join(f"{trace.sink} {tell_delivery(trace)}" for trace in told.traces)
     kind = f"{event.type} (unjudged: its condition took too long)" if told.is_unjudged else event.type
     return (f"#{event.sequence}", told.recorded_at, kind, event.id, sinks)
-
-
-def _tell_transit(transit: SinkTrace) -> str:
-    from dockbell.admin.why import Stage
-
-    error = f": {transit.error}" if transit.error else ""
-    tried = f" after {transit.attempts} attempts" if transit.stage in (Stage.BLOCKED, Stage.DEAD) else ""
-    due = f", next at {write_cell(transit.due)}" if transit.stage is Stage.BLOCKED else ""
-    return f"{transit.stage.value}{tried}{error}{due}"
 
 
 def _shorten(fingerprint: bytes | None) -> str:

@@ -73,7 +73,7 @@ async def _print(config: Config, name: str | None, key: str | None, deleted: boo
 
 
 async def _print_all(read_store: ReadStore, feed: Feed, state: FeedState | None, *, deleted: bool) -> None:
-    from dockbell.admin.as_json import write_stored
+    from dockbell.admin.history_as_json import write_stored
     from dockbell.admin.state import read_all
 
     if state is None or not state.passes or state.rebaselining:
@@ -84,7 +84,7 @@ async def _print_all(read_store: ReadStore, feed: Feed, state: FeedState | None,
 
 
 async def _print_one(read_store: ReadStore, feed: Feed, state: FeedState | None, key: str, *, deleted: bool) -> None:
-    from dockbell.admin.as_json import write_stored
+    from dockbell.admin.history_as_json import write_stored
     from dockbell.admin.state import find_one
 
     try:

@@ -135,6 +135,7 @@ class StoreSettings(Settings):
     url: StoreUrl = Field(default=f"{SQLITE}dockbell.db", validate_default=True)
     keep_events: Duration = timedelta(days=7)
     max_owed: Interval = timedelta(days=30)
+    keep_attempts: int = Field(default=50_000, ge=0, le=10_000_000)
     max_disk_share: float = Field(default=0.2, gt=0, le=1)
 
     @property

@@ -281,6 +281,8 @@ class Outcome:
     retry_after: timedelta | None = None  # how long the receiver asks to wait; it holds for the whole sink
     is_own: bool = False
     """The receiver has taken events that it was given later: a failure speaks against this one only."""
+    status: int | None = None  # of HTTP
+    answer: str = ""  # what the receiver answered, cut and without secrets; empty where it said nothing
 
 
 DELIVERED: Final = Outcome(OutcomeKind.DELIVERED)

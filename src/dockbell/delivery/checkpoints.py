@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Final
 
 import anyio
 
@@ -11,14 +12,26 @@ from dockbell.core.publishing.delivery_queue import DeliveryQueue
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.ports import SinkStore
 
+_SLACK: Final = 0.1
+"""By this share the ring may be longer than it is to be: it is trimmed in portions."""
+
 
 class Checkpoints:
-    """Saves the settlements of one sink in order."""
+    """Saves the settlements of one sink in order, and keeps the ring of attempts as long as it is to be."""
 
-    def __init__(self, store: SinkStore, now: Callable[[], datetime], on_saved: Callable[[Settlement], None]) -> None:
+    def __init__(
+        self,
+        store: SinkStore,
+        now: Callable[[], datetime],
+        on_saved: Callable[[Settlement], None],
+        *,
+        keep_attempts: int = 0,
+    ) -> None:
         self._store = store
         self._now = now
         self._on_saved = on_saved
+        self._keep_attempts = keep_attempts
+        self._untrimmed = keep_attempts + 1  # the process before may have ended before it has trimmed
         self._saving = anyio.Lock()
         self._unsaved: Settlement | None = None
         """The settlement that could not be saved: no later position may pass what is in it."""
@@ -45,3 +58,7 @@ class Checkpoints:
         await self._store.settle(settlement)
         self._unsaved = None
         self._on_saved(settlement)
+        self._untrimmed += len(settlement.attempts)
+        if self._untrimmed > self._keep_attempts * _SLACK:
+            self._untrimmed = 0
+            await self._store.trim_attempts(self._keep_attempts)

@@ -53,6 +53,7 @@ class Relay:
         state_url: Where stored records can be read; empty where they cannot.
         unordered: Feeds whose records have arrays without an order.
         max_owed: How old an event may be that is attempted again; None: as old as it comes.
+        keep_attempts: How many attempts are kept, of all sinks.
         steady: The time since some origin, whatever the clock is set to; None: the clock is never set forward.
         feeds: Returns the configured feeds whose sources this process has; None: every feed in the store.
         known: Returns all configured feeds; None: the same.
@@ -72,6 +73,7 @@ class Relay:
         state_url: str = "",
         unordered: Collection[Feed] = (),
         max_owed: timedelta | None = None,
+        keep_attempts: int = 0,
         steady: Callable[[], timedelta] | None = None,
         feeds: Callable[[], Collection[Feed]] | None = None,
         known: Callable[[], Collection[Feed]] | None = None,
@@ -80,6 +82,7 @@ class Relay:
         self._sink = sink
         self._settings = settings
         self._max_owed = max_owed
+        self._keep_attempts = keep_attempts
         self._store = store
         self._sink_store = store.sink(sink.name)
         self._telemetry = telemetry
@@ -100,7 +103,7 @@ class Relay:
         self._failures = 0
         self._has_turned = False
         self._report = DeliveryReport(sink.name, telemetry)
-        self._checkpoints = Checkpoints(self._sink_store, now, self._note_saved)
+        self._checkpoints = Checkpoints(self._sink_store, now, self._note_saved, keep_attempts=keep_attempts)
         self._must_begin_again = False
         self._clock = ClockWatch(now, steady)
         self._hurried = self._decided = 0
@@ -229,6 +232,7 @@ class Relay:
             schedule=self._settings.retry,
             max_owed=self._max_owed,
             spacing=self._find_spacing(),
+            keep_attempts=self._keep_attempts,
         )
 
     def _find_spacing(self) -> timedelta:
@@ -341,7 +345,7 @@ class Relay:
     def _note(self, delivery: Delivery, outcome: Outcome) -> None:
         breaker, now = self._queue.breaker, self._now()
         before = breaker.probe_at
-        self._queue.settle(delivery.event, outcome, now, self._jitter())
+        self._queue.settle(delivery.event, outcome, now, self._jitter(), state_only=delivery.state_only)
         self._report.report_outcome(delivery, outcome, now, before, breaker.probe_at)
         self._bell.ring()
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from dockbell.core.comparing.page_diff import PURGED, Finding
 from dockbell.core.delays import MeasuredDelays
 from dockbell.core.model import Event, Feed, Via
+from dockbell.core.publishing.settlement import Attempt
 from dockbell.ports.delivery import Extent, Footprint, KeyStatus, SinkState, StoredState
 from dockbell.ports.fleet import Member
 from dockbell.ports.runs import FeedState, Reached, RunRecord
@@ -120,6 +121,7 @@ class ReadStore(Protocol):
         keys: Sequence[str] | None = None,
         type_: str | None = None,
         change: str | None = None,
+        id_: str | None = None,
     ) -> tuple[Sequence[tuple[int, Event]], int | None]:
         """Return chosen events from before a place, newest first, each with its place; and from where to go on.
 
@@ -129,6 +131,9 @@ class ReadStore(Protocol):
 
     async def find_event(self, feed: Feed, sequence: int) -> tuple[datetime, Event] | None:
         """Return an event that is kept, and when it was recorded."""
+
+    async def read_attempts(self, feed: Feed, key: str, limit: int) -> Mapping[str, Sequence[Attempt]]:
+        """Return the last attempts to deliver the events of a record, by sink, oldest first; so many in all."""
 
     async def find_last_changes(self) -> Mapping[Feed, datetime]:
         """Return when the last change of a record was recorded, by feed, where one is kept."""

@@ -66,6 +66,9 @@ class SinkStore(Protocol):
     async def settle(self, settlement: Settlement) -> None:
         """Save what the sink has settled."""
 
+    async def trim_attempts(self, keep: int) -> None:
+        """Delete all attempts but the last, those of other sinks too."""
+
     async def read_backfill(
         self, feed: Feed, start: StartOffset, after: int, limit: int
     ) -> tuple[Sequence[BackfillRecord], int, bool] | None:
@@ -101,7 +104,7 @@ class Retention(Protocol):
         """
 
     async def prune_history(self, before: datetime, limit: int) -> int:
-        """Delete up to ``limit`` runs, notes, and bodies of tombstones from before then; return how many."""
+        """Delete up to ``limit`` runs, notes, attempts, and bodies of tombstones from before then; return how many."""
 
     async def thin_runs(self, before: datetime, limit: int) -> int:
         """Delete up to ``limit`` complete runs from before then that found nothing; return how many.

@@ -62,6 +62,7 @@ class LetterModel(Model):
     key: str
     type: str | None
     error: str
+    answer: str
     attempts: Count
     died_at: Time
     holds: bool

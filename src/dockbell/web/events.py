@@ -12,7 +12,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.admin.as_json import Count, DeliveryModel, Model, Time, describe_traces
+from dockbell.admin.as_json import Count, Model, Time
+from dockbell.admin.history_as_json import DeliveryModel, describe_traces
 from dockbell.admin.replaying import read_keys
 from dockbell.admin.why import find_event_trace
 from dockbell.config import Config
@@ -141,7 +142,13 @@ class Events:
                 and given.get("resource") in (None, state.feed.resource)
             ]
         found, following = await self.read_store.read_earlier(
-            before, limit, feeds=feeds, keys=keys, type_=given.get("type"), change=given.get("change")
+            before,
+            limit,
+            feeds=feeds,
+            keys=keys,
+            type_=given.get("type"),
+            change=given.get("change"),
+            id_=given.get("id"),
         )
         return json_response(EventList([summarise(place, event) for place, event in found], following))
 

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from dockbell.admin.as_json import StatusModel, WhyModel
+from dockbell.admin.as_json import StatusModel
+from dockbell.admin.history_as_json import WhyModel
 from dockbell.core.model import JSON
 from dockbell.web.actions import Actions, Deletions, Drift, LeftWish, Outcome, Pause, Wish
 from dockbell.web.assets import Assets
@@ -177,7 +178,7 @@ def list_routes(
             query={
                 "before": PLACE,
                 "limit": _LIST_LIMIT,
-                **dict.fromkeys(("source", "resource", "key", "type", "change"), _TEXT),
+                **dict.fromkeys(("source", "resource", "key", "type", "change", "id"), _TEXT),
             },
         ),
         Route(

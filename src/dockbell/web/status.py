@@ -13,7 +13,8 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.admin.as_json import Count, Model, describe_history, describe_status
+from dockbell.admin.as_json import Count, Model, describe_status
+from dockbell.admin.history_as_json import describe_history
 from dockbell.admin.reasons import Reason, find_reasons
 from dockbell.admin.status import Status
 from dockbell.admin.why import find_history

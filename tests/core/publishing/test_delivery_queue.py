@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dockbell.config import RETRY_SCHEDULE
 from dockbell.core.model import DELIVERED, Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.delivery_queue import DeliveryQueue
-from dockbell.core.publishing.settlement import Blocked, DeadLetter, Replay, StartOffset
+from dockbell.core.publishing.settlement import Attempt, Blocked, DeadLetter, Replay, StartOffset, Verdict
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = Feed("main", "shipments")
@@ -441,3 +441,38 @@ def test_a_failure_of_an_event_that_others_have_overtaken_does_not_speak_against
     deliver(queue, FAILED, NOON)
     assert queue.breaker.is_open
     assert {entry.attempts for entry in queue.owed.values()} == {0}
+
+
+def test_each_attempt_is_noted_with_what_came_of_it() -> None:
+    queue, events = make_queue("a", "b", "c")
+    queue.keep_attempts = 10
+    queue.take(NOON)
+    queue.settle(events[0], replace(FAILED, status=500, answer="oh"), at(2), 0)
+    queue.settle(events[1], replace(DELIVERED, status=200), at(1), 0)
+    queue.settle(events[2], REFUSED, at(3), 0)
+    planned = at(2) + RETRY_SCHEDULE[1]
+    attempts = queue.checkpoint(at(4)).attempts
+    assert attempts == [
+        Attempt(FEED, "a", 1, 1, NOON, timedelta(seconds=2), Verdict.RETRY, "HTTP 500", 500, "oh", planned),
+        Attempt(FEED, "b", 2, 1, NOON, timedelta(seconds=1), Verdict.SETTLED, status=200),
+        Attempt(FEED, "c", 3, 1, NOON, timedelta(seconds=3), Verdict.REFUSED, "HTTP 422"),
+    ]
+    assert queue.checkpoint(at(5)).attempts == []
+
+
+def test_a_receiver_that_is_away_costs_no_attempt_and_each_is_noted() -> None:
+    queue, events = make_queue("a")
+    queue.keep_attempts = 10
+    for second in (0, 100):
+        resume_all(queue, events, at(second))
+        assert deliver(queue, UNREACHABLE, at(second), 1) == [1]
+    attempts = queue.checkpoint(at(101)).attempts
+    assert [(each.number, each.verdict, each.next_at) for each in attempts] == [(1, Verdict.WAIT, None)] * 2
+
+
+def test_no_more_attempts_are_noted_than_are_kept_and_none_of_an_event_that_was_held_back() -> None:
+    queue, events = make_queue(*"abcd")
+    queue.keep_attempts = 2
+    for event, _ in queue.take(NOON):
+        queue.settle(event, DELIVERED, NOON, 0, state_only=event is events[3])
+    assert [each.key for each in queue.checkpoint(NOON).attempts] == ["b", "c"]

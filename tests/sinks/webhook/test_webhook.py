@@ -29,7 +29,7 @@ async def test_an_event_is_posted_as_it_is_and_signed_so_that_the_reference_libr
     delivery = make_delivery(body='{"name":"Käse"}'.encode())
     async with receiving(OK) as receiver, running(make_sink(receiver.url)) as run:
         run.deliver(delivery)
-        assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
+        assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED, status=200, answer="thanks")]
     (request,) = receiver.requests
     assert (request.method, request.target, request.body) == ("POST", "/hooks?token=hush", delivery.event.body)
     assert request.headers["content-type"] == "application/cloudevents+json; charset=utf-8"

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.sinks.webhook import judge, parse_retry_after
+from dockbell.sinks.webhook.answers import SHOWN_MOST
 from tests.sinks.receiver import OK, attempt, make_sink, receiving, respond
 
 NOW = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
@@ -47,7 +48,7 @@ async def test_the_status_decides(status: str, kind: OutcomeKind) -> None:
 async def test_a_redirect_is_not_followed() -> None:
     async with receiving(OK) as elsewhere, receiving(respond("307 Moved", location=elsewhere.url)) as receiver:
         outcome = await attempt(make_sink(receiver.url))
-    assert outcome == Outcome(OutcomeKind.FAILED, "HTTP 307, redirects are not followed")
+    assert outcome == Outcome(OutcomeKind.FAILED, "HTTP 307, redirects are not followed", status=307)
     assert not elsewhere.requests
 
 
@@ -55,7 +56,7 @@ async def test_a_redirect_is_not_followed() -> None:
 async def test_a_receiver_s_wish_to_wait_is_passed_on(status: str) -> None:
     async with receiving(respond(status, retry_after="120")) as receiver:
         outcome = await attempt(make_sink(receiver.url))
-    assert outcome == Outcome(OutcomeKind.FAILED, f"HTTP {status[:3]}", timedelta(minutes=2))
+    assert outcome == Outcome(OutcomeKind.FAILED, f"HTTP {status[:3]}", timedelta(minutes=2), status=int(status[:3]))
 
 
 async def test_a_date_to_wait_for_is_obeyed_to_the_second() -> None:
@@ -67,7 +68,7 @@ async def test_a_date_to_wait_for_is_obeyed_to_the_second() -> None:
 
 
 def test_only_429_and_503_may_ask_to_wait() -> None:
-    assert judge(500, "120", (), NOW) == Outcome(OutcomeKind.FAILED, "HTTP 500")
+    assert judge(500, "120", (), NOW) == Outcome(OutcomeKind.FAILED, "HTTP 500", status=500)
 
 
 async def test_which_statuses_make_a_dead_letter_at_once_can_be_chosen() -> None:
@@ -81,7 +82,7 @@ async def test_which_statuses_make_a_dead_letter_at_once_can_be_chosen() -> None
 @given(st.integers(100, 599), st.frozensets(st.integers(300, 599)), st.text())
 def test_every_status_has_one_fate(status: int, dead_on: frozenset[int], retry_after: str) -> None:
     outcome = judge(status, retry_after, dead_on, NOW)
-    assert (outcome == DELIVERED) == (200 <= status < 300)
+    assert (outcome.kind is OutcomeKind.DELIVERED) == (200 <= status < 300)
     assert (outcome.kind is OutcomeKind.CLOSED) == (status == 410)
     assert (outcome.kind is OutcomeKind.REFUSED) == (status in dead_on - {410, 429, 503})
     assert outcome.retry_after is None or status in (429, 503)
@@ -118,3 +119,33 @@ def test_both_forms_of_retry_after_are_read_and_bounded_by_a_day(value: str, pau
 def test_no_retry_after_is_too_odd_to_be_read(value: str) -> None:
     pause = parse_retry_after(value, NOW)
     assert pause is None or timedelta(0) <= pause <= DAY
+
+
+async def test_what_the_receiver_answers_is_kept() -> None:
+    async with receiving(respond("422 Unprocessable Content", body=b'{"error": "no such order"}')) as receiver:
+        outcome = await attempt(make_sink(receiver.url))
+        silent = await attempt(make_sink(receiver.url, keep_answers=False))
+    assert (outcome.status, outcome.answer) == (422, '{"error": "no such order"}')
+    assert (silent.status, silent.answer) == (422, "")
+
+
+async def test_an_answer_is_cut_and_nothing_in_it_is_obeyed_by_a_terminal() -> None:
+    async with receiving(respond("200 OK", body=b"\x1b[2J\xff\n" + b"x" * 5000)) as receiver:
+        outcome = await attempt(make_sink(receiver.url))
+    assert outcome.kind is OutcomeKind.DELIVERED
+    assert outcome.answer.startswith(r"\u001b[2J�\nxxx")
+    assert len(outcome.answer) == SHOWN_MOST
+    assert outcome.answer.endswith("x…")
+
+
+async def test_an_answer_that_quotes_our_request_gives_no_secret_away() -> None:
+    quoted = (
+        b"Cannot POST /hooks/s3cret?token=t0psecret: bearer abcdefgh, authorization Bearer abcdefgh, x-key k-123456,"
+        b" token t0psecret"
+    )
+    async with receiving(respond("404 Not Found", body=quoted)) as receiver:
+        url = f"http://127.0.0.1:{receiver.port}/hooks/s3cret?token=t0psecret"
+        outcome = await attempt(make_sink(url, bearer="abcdefgh", headers={"X-Key": "k-123456"}))
+    hidden = "[redacted]"
+    expected = f"Cannot POST {hidden}: bearer {hidden}, authorization {hidden}, x-key {hidden}, token {hidden}"
+    assert outcome.answer == expected

@@ -45,7 +45,7 @@ async def test_an_answer_before_the_body_was_read_counts() -> None:
     async with server:
         async with running(make_sink(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")) as run:
             run.deliver(make_delivery(body=b"x" * 4_000_000))
-            assert await run.until_settled(1) == [Outcome(OutcomeKind.REFUSED, "HTTP 413")]
+            assert await run.until_settled(1) == [Outcome(OutcomeKind.REFUSED, "HTTP 413", status=413)]
         await over.wait()
 
 
@@ -95,7 +95,7 @@ async def test_a_body_that_trickles_is_cut_off_after_a_second() -> None:
     async with receiving(trickle) as receiver:
         with anyio.fail_after(3):
             outcome = await attempt(make_sink(receiver.url))
-    assert outcome == Outcome(OutcomeKind.FAILED, "HTTP 503", timedelta(seconds=9))
+    assert outcome == Outcome(OutcomeKind.FAILED, "HTTP 503", timedelta(seconds=9), status=503, answer="x")
 
 
 async def test_a_broken_body_does_not_change_what_the_status_said() -> None:

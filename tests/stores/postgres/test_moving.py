@@ -68,6 +68,7 @@ async def fill(path: Path) -> None:
         "DELETE FROM replays WHERE id = 2",
         "INSERT INTO receivers (sink, asked_at) VALUES ('erp', 1)",
         "INSERT INTO conditions VALUES ('erp', 'failing', 1, 'HTTP 503')",
+        "INSERT INTO attempts VALUES (7, 'erp', 1, 'b', 2, 1, 1, 2, 'failed', 'HTTP 503', 503, 'busy', 9, 1)",
         "INSERT INTO delays VALUES (1, 1, 'erp', '{}', 7, NULL)",
         "INSERT INTO commands (kind, made_at) VALUES ('RELOAD', 1), ('RELOAD', 2)",
         "DELETE FROM commands WHERE id = 2",
@@ -142,7 +143,7 @@ async def test_all_rows_are_in_the_database_as_they_were_in_the_file(path: Path,
     assert heard[0] == ("copying life", 0, rows)
     assert heard[-1] == ("comparing commands", rows - 1, rows)
     assert read_database(path, postgres_url) == before
-    assert before["dead_letters"][0][-1] == "HTTP 422: ␀ in the answer"
+    assert before["dead_letters"][0][-2] == "HTTP 422: ␀ in the answer"
     with closing(psycopg.connect(postgres_url)) as connection:
         analysed = connection.execute("SELECT reltuples FROM pg_class WHERE relname = 'records'").fetchall()
     assert analysed == [(4,)]

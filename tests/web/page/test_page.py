@@ -99,9 +99,14 @@ FEED: Any = {
 SCRIPT = "</script><script>window.struck=1</script>\"><img src=x onerror='window.struck=1'>${window.struck=1}"
 
 
-def test_the_page_is_below_100_kb() -> None:
-    parts = list((files("dockbell.web") / "page").iterdir())
-    assert sum(len(part.read_bytes()) for part in parts) < 100_000
+def test_the_page_is_downloaded_with_less_than_50_kb(page: Page) -> None:
+    sizes = page.evaluate("""() => performance.getEntriesByType('resource').filter(each => each.name.includes('/page/'))
+        .concat(performance.getEntriesByType('navigation')).map(each => each.encodedBodySize)""")
+    assert len(sizes) == len(list((files("dockbell.web") / "page").iterdir()))
+    assert sum(sizes) < 50_000
+
+
+def test_the_page_needs_no_build() -> None:
     assert "<script src=" in (files("dockbell.web") / "page" / "index.html").read_text(encoding="utf-8")
 
 

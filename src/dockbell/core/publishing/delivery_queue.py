@@ -41,8 +41,17 @@ from dockbell.config import RETRY_SCHEDULE
 from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.blocked_keys import BlockedKeys
 from dockbell.core.publishing.read_ahead import FeedCursor, Flight, Flights, ReadAhead
-from dockbell.core.publishing.retry import Blame, Breaker, Verdict, next_attempt, plan_anew, plan_entry_anew
-from dockbell.core.publishing.settlement import Blocked, DeadLetter, Pause, RecordId, Replay, Settlement, StartOffset
+from dockbell.core.publishing.retry import Blame, Breaker, next_attempt, plan_anew, plan_entry_anew
+from dockbell.core.publishing.settlement import (
+    Blocked,
+    DeadLetter,
+    Pause,
+    RecordId,
+    Replay,
+    Settlement,
+    StartOffset,
+    Verdict,
+)
 
 _FRESH_MOST: Final = 50
 
@@ -59,6 +68,7 @@ class DeliveryQueue:
     )
     max_owed: timedelta | None = None  # how old an event may be that is attempted again; None: as old as it comes
     spacing: timedelta = timedelta(0)  # the least time from one delivery to the next
+    keep_attempts: int = 0  # how many attempts a checkpoint has at the most: the last
     closed: str = ""  # why the receiver wants no more events; empty while it takes them
     _events: ReadAhead = field(default_factory=ReadAhead)
     _flights: Flights = field(init=False)
@@ -197,8 +207,11 @@ class DeliveryQueue:
         self._pending.dead.append(DeadLetter(replay.feed, replay.key, replay.sequence, replay.attempts, now, error))
         self._pending.replayed.append(replay.id)
 
-    def settle(self, event: Event, outcome: Outcome, now: datetime, jitter: float) -> None:
-        """Note the outcome of a delivery; ``jitter`` is from 0 to 1 and spreads the next attempt."""
+    def settle(self, event: Event, outcome: Outcome, now: datetime, jitter: float, *, state_only: bool = False) -> None:
+        """Note the outcome of a delivery; ``jitter`` is from 0 to 1 and spreads the next attempt.
+
+        ``state_only``: the event itself was held back, so that this was no attempt to deliver it.
+        """
         flight = self._flights.by_key.pop((event.feed, event.key))
         if outcome.kind is OutcomeKind.CLOSED:
             self.closed = outcome.reason
@@ -217,6 +230,9 @@ class DeliveryQueue:
             due = None if is_old else next_attempt(self.schedule, flight.attempt, now, jitter, outcome.retry_after)
         if due is None:
             verdict, due = Verdict.DEAD, now
+        if self.keep_attempts and not state_only:
+            next_at = due if verdict is Verdict.RETRY else None
+            self._pending.attempts.append(flight.to_attempt(now, outcome, verdict, next_at))
         settle = self._settle_live if flight.replay is None else self._settle_replay
         settle(flight, outcome, verdict, due, now)
 
@@ -228,10 +244,10 @@ class DeliveryQueue:
                 self._block(flight.block(due, outcome.reason, planned_at=now))
             case Verdict.WAIT:
                 # The receiver takes nothing now: the attempt does not count.
-                first = self._take_back(flight.record_id) or flight.to_dead_letter(now, outcome.reason)
+                first = self._take_back(flight.record_id) or flight.to_dead_letter(now, outcome)
                 self._block(Blocked(*flight.record_id, first.sequence, first.attempts - 1, now, outcome.reason))
             case Verdict.REFUSED | Verdict.DEAD:
-                letter = flight.to_dead_letter(now, outcome.reason)
+                letter = flight.to_dead_letter(now, outcome)
                 self._pending.dead.append(letter)
                 if verdict is Verdict.REFUSED:
                     self._blame.refused.setdefault(flight.record_id, []).append(letter)
@@ -250,7 +266,7 @@ class DeliveryQueue:
         self._pending.replayed.append(replay.id)
         self._blame.suspect_replays.discard(replay.id)
         if verdict is not Verdict.SETTLED:
-            self._pending.dead.append(flight.to_dead_letter(now, outcome.reason))
+            self._pending.dead.append(flight.to_dead_letter(now, outcome))
 
     def _take_streak_back(self, failed: Iterable[RecordId], now: datetime, settled: RecordId | None = None) -> None:
         """Make all refusals and some failures due again without their attempts: the receiver was to blame.
@@ -368,6 +384,7 @@ class DeliveryQueue:
             self._block_overtaken(cursor, now)
             cursor.note_positions(feed, self._pending)
         settlement, self._pending = self._pending, Settlement()
+        del settlement.attempts[: -self.keep_attempts or None]
         settlement.blocked, settlement.freed = self._blocked.take_changes()
         settlement.origins = self._events.origins
         return settlement

@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
 
-from dockbell.core.model import Event, Feed
-from dockbell.core.publishing.settlement import Blocked, DeadLetter, RecordId, Replay, Settlement, StartOffset
+from dockbell.core.model import Event, Feed, Outcome
+from dockbell.core.publishing.settlement import (
+    Attempt,
+    Blocked,
+    DeadLetter,
+    RecordId,
+    Replay,
+    Settlement,
+    StartOffset,
+    Verdict,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +39,23 @@ class Flight:
     ) -> Blocked:
         return Blocked(*self.record_id, self.event.sequence, self.attempt, due, error, held, planned_at)
 
-    def to_dead_letter(self, now: datetime, error: str) -> DeadLetter:
-        return DeadLetter(*self.record_id, self.event.sequence, self.attempt, now, error)
+    def to_dead_letter(self, now: datetime, outcome: Outcome) -> DeadLetter:
+        return DeadLetter(*self.record_id, self.event.sequence, self.attempt, now, outcome.reason, outcome.answer)
+
+    def to_attempt(self, now: datetime, outcome: Outcome, verdict: Verdict, next_at: datetime | None) -> Attempt:
+        return Attempt(
+            *self.record_id,
+            self.event.sequence,
+            self.attempt,
+            self.since,
+            max(now - self.since, timedelta(0)),
+            verdict,
+            outcome.reason,
+            outcome.status,
+            outcome.answer,
+            next_at,
+            self.replay is not None,
+        )
 
 
 @dataclass(slots=True)

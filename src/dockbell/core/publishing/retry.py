@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from enum import Enum, auto
 from typing import Final
 
 from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.read_ahead import Flight
-from dockbell.core.publishing.settlement import Blocked, DeadLetter, Pause, RecordId
+from dockbell.core.publishing.settlement import Blocked, DeadLetter, Pause, RecordId, Verdict
 
 _JITTER_SHARE: Final = 0.1
 _STREAK: Final = 5
@@ -157,16 +156,6 @@ class Breaker:
             self._pause = min(self._pause * 2, _PROBE_MOST_SOON if is_soon else _PROBE_MOST)
             self.asked_at, self.probe_at = None, now + self._pause
         return False
-
-
-class Verdict(Enum):
-    """What an outcome means for its event."""
-
-    SETTLED = auto()
-    RETRY = auto()  # the attempt counts
-    WAIT = auto()  # the receiver takes nothing: the attempt does not count
-    REFUSED = auto()  # a dead letter, taken back should the receiver turn out to be to blame
-    DEAD = auto()
 
 
 @dataclass(slots=True)

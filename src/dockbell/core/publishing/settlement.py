@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import TypeAlias
 
 from dockbell.core.model import Feed
@@ -37,6 +38,35 @@ class DeadLetter:
     attempts: int
     died_at: datetime
     error: str
+    answer: str = ""  # what the receiver answered last
+
+
+class Verdict(StrEnum):
+    """What an outcome means for its event."""
+
+    SETTLED = "delivered"
+    RETRY = "failed"  # the attempt counts
+    WAIT = "not counted"  # the receiver takes nothing: the attempt does not count
+    REFUSED = "refused"  # a dead letter, taken back should the receiver turn out to be to blame
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to deliver an event, and what came of it."""
+
+    feed: Feed
+    key: str
+    sequence: int
+    number: int  # among the attempts of the event, from 1
+    began_at: datetime  # when the sink was given it
+    took: timedelta
+    verdict: Verdict
+    error: str = ""
+    status: int | None = None  # of HTTP
+    answer: str = ""  # what the receiver answered
+    next_at: datetime | None = None  # when the next was planned for; None where none was
+    is_replay: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +116,7 @@ class Settlement:
     """Per feed, the row up to which the backfill is settled; None when all of it is."""
     postponed: list[Replay] = field(default_factory=list)  # replays that wait for another attempt
     replayed: list[int] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
     pause: Pause | None = None  # the pause that the receiver has asked for since
     origins: Mapping[Feed, int] = field(default_factory=dict)
     """Where the sink began in each feed. If it has begun again in a feed since, only the outcomes of single events are

@@ -2,7 +2,8 @@
 
 Here is the sink: a number of lanes, each of which attempts one delivery at a time, and what an answer means.
 ``settings`` holds what ``[sinks.NAME]`` says and its secrets give, ``secret_reload`` notices when these change, and
-``connections`` guards and reuses the connections. This package and the sources are the home of httpx and httpcore.
+``connections`` guards and reuses the connections, and ``answers`` shows what a receiver has said. This package and the
+sources are the home of httpx and httpcore.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ssl
 import time
 from collections.abc import AsyncIterable, Container
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -22,11 +24,12 @@ import anyio
 import httpcore
 from anyio import to_thread
 
-from dockbell.core.model import DELIVERED, Delivery, Outcome, OutcomeKind
+from dockbell.core.model import Delivery, Outcome, OutcomeKind
 from dockbell.core.publishing.signature import sign
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.net.network import explain, find_cause, make_trust
 from dockbell.ports import Bell, Deliveries, Settle
+from dockbell.sinks.webhook.answers import find_secrets, show_answer
 from dockbell.sinks.webhook.connections import AddressRefused, GuardedBackend, Lane, to_core
 from dockbell.sinks.webhook.secret_reload import Reloadable
 from dockbell.sinks.webhook.settings import Headers, Target, WebhookSettings, make_headers, reveal_keys
@@ -59,6 +62,7 @@ class WebhookSink:
         self._telemetry = telemetry
         self._timeout = settings.timeout
         self._dead_on = frozenset(settings.dead_on)
+        self._keeps_answers = settings.keep_answers
         self._backend = GuardedBackend(settings.rules)
         places = (settings.url, settings.proxy)
         self._target = Reloadable(name, "url or proxy", partial(settings.find_target, name), places)
@@ -115,18 +119,21 @@ class WebhookSink:
 
     async def _attempt(self, lane: Lane, target: Target, delivery: Delivery) -> Outcome:
         outcome: Outcome | None = None
+        body = bytearray()
         try:
             with anyio.fail_after(self._timeout.total_seconds()):
                 request = self._request(target, "POST", self._sign(delivery), delivery.event.body)
                 async with aclosing(await lane.send(request, self._trust.current, target.proxy)) as response:
                     outcome = self._judge(response)
-                    await _drain(response)
+                    await _drain(response, body)
         except TimeoutError:
-            return outcome or Outcome(OutcomeKind.FAILED, self._timed_out)
+            outcome = outcome or Outcome(OutcomeKind.FAILED, self._timed_out)
         except (*_UNREACHED, *_BROKEN) as error:
             # A refused address is unreachable too: it is not dialled, and no event is lost.
             kind = OutcomeKind.UNREACHABLE if isinstance(error, _UNREACHED) else OutcomeKind.FAILED
-            return outcome or Outcome(kind, explain(error))
+            outcome = outcome or Outcome(kind, explain(error))
+        if body and self._keeps_answers:
+            return replace(outcome, answer=show_answer(bytes(body), find_secrets(target, self._headers.current)))
         return outcome
 
     def _request(self, target: Target, method: str, headers: Headers, body: bytes) -> httpcore.Request:
@@ -171,14 +178,13 @@ class WebhookSink:
         return [fact for fact in (*facts, self._trust.reload()) if fact is not None]
 
 
-async def _drain(response: httpcore.Response) -> None:
+async def _drain(response: httpcore.Response, body: bytearray) -> None:
     """Read a short body, so that the connection can be reused; a long or slow one closes it."""
-    size = 0
     assert isinstance(response.stream, AsyncIterable)
     with anyio.move_on_after(_BODY_LIMIT.total_seconds()):
         async for chunk in response.stream:
-            size += len(chunk)
-            if size > _BODY_CAP:
+            body += chunk[: _BODY_CAP - len(body) + 1]
+            if len(body) > _BODY_CAP:
                 break
 
 
@@ -191,17 +197,17 @@ def _is_permanent(cause: BaseException) -> bool:
 def judge(status: int, retry_after: str, dead_on: Container[int], now: datetime) -> Outcome:
     """Return the outcome that a response means; a status of ``dead_on`` refuses an event for good."""
     if 200 <= status < 300:  # noqa: PLR2004  # the class of success, RFC 9110
-        return DELIVERED
+        return Outcome(OutcomeKind.DELIVERED, status=status)
     reason = f"HTTP {status}"
     if status == HTTPStatus.GONE:
-        return Outcome(OutcomeKind.CLOSED, reason)
+        return Outcome(OutcomeKind.CLOSED, reason, status=status)
     if status in _ASK_TO_WAIT:
-        return Outcome(OutcomeKind.FAILED, reason, parse_retry_after(retry_after, now))
+        return Outcome(OutcomeKind.FAILED, reason, parse_retry_after(retry_after, now), status=status)
     if status in dead_on:
-        return Outcome(OutcomeKind.REFUSED, reason)
+        return Outcome(OutcomeKind.REFUSED, reason, status=status)
     if 300 <= status < 400:  # noqa: PLR2004  # the class of redirects
         reason += ", redirects are not followed"
-    return Outcome(OutcomeKind.FAILED, reason)
+    return Outcome(OutcomeKind.FAILED, reason, status=status)
 
 
 def parse_retry_after(value: str, now: datetime) -> timedelta | None:

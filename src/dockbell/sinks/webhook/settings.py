@@ -111,6 +111,7 @@ class WebhookSettings(SinkSettings):
     timeout: Interval = timedelta(seconds=20)
     lanes: int = Field(default=4, ge=1, le=64)
     dead_on: ListAsTuple[Annotated[int, AfterValidator(_check_dead)]] = (400, 413, 415, 422)
+    keep_answers: bool = True
     headers: dict[str, Secret] = Field(default_factory=dict)
     bearer: Secret | None = None
     ca_file: ConfigPath | None = None

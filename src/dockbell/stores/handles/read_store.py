@@ -8,6 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from dockbell.core.delays import MeasuredDelays
 from dockbell.core.model import Event, Feed
+from dockbell.core.publishing.settlement import Attempt
 from dockbell.ports import (
     Extent,
     FeedState,
@@ -24,7 +25,7 @@ from dockbell.ports import (
     StoredState,
 )
 from dockbell.stores.handles.engine import Session
-from dockbell.stores.sql import browsing, delays, delivery, feeds, inspection, runs
+from dockbell.stores.sql import attempts, browsing, delays, delivery, feeds, inspection, runs
 from dockbell.stores.sql.connection import Connection
 
 _T = TypeVar("_T")
@@ -67,11 +68,16 @@ class SqlReadStore(ReadStore):
         keys: Sequence[str] | None = None,
         type_: str | None = None,
         change: str | None = None,
+        id_: str | None = None,
     ) -> tuple[Sequence[tuple[int, Event]], int | None]:
-        return await self._read(browsing.read_earlier, before, limit, browsing.Wanted(feeds, keys, type_, change))
+        wanted = browsing.Wanted(feeds, keys, type_, change, id_)
+        return await self._read(browsing.read_earlier, before, limit, wanted)
 
     async def find_event(self, feed: Feed, sequence: int) -> tuple[datetime, Event] | None:
         return await self._read(browsing.find_event, feed, sequence)
+
+    async def read_attempts(self, feed: Feed, key: str, limit: int) -> Mapping[str, Sequence[Attempt]]:
+        return await self._read(attempts.read_attempts, feed, key, limit)
 
     async def find_last_changes(self) -> Mapping[Feed, datetime]:
         return await self._read(browsing.find_last_changes)

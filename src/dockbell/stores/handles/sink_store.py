@@ -10,7 +10,7 @@ from dockbell.core.model import Feed
 from dockbell.core.publishing.settlement import Blocked, Replay, Settlement, StartOffset
 from dockbell.ports import BackfillRecord, Controls, SinkStore
 from dockbell.stores.handles.engine import Engine
-from dockbell.stores.sql import backfill, delivery, replays
+from dockbell.stores.sql import attempts, backfill, delivery, replays
 from dockbell.stores.sql.connection import Connection
 
 
@@ -50,6 +50,9 @@ class SqlSinkStore(SinkStore):
 
     async def settle(self, settlement: Settlement) -> None:
         await self._engine.write(delivery.settle, self._name, settlement, self._engine.held)
+
+    async def trim_attempts(self, keep: int) -> None:
+        await self._engine.write(attempts.trim_attempts, keep)
 
     async def read_backfill(
         self, feed: Feed, start: StartOffset, after: int, limit: int

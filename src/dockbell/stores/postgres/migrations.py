@@ -39,4 +39,27 @@ MIGRATIONS: Final = (
     # How many sources of dead processes each has taken. An older process counts none, and leaves ``taken_at`` in what
     # it hands over, so that a newer one counts that as a dead process's.
     Migration(pre="ALTER TABLE holders ADD COLUMN taken_over BIGINT NOT NULL DEFAULT 0;"),
+    # Attempts to deliver, and what receivers answer. An older process writes none.
+    Migration(
+        pre="""
+        ALTER TABLE dead_letters ADD COLUMN answer TEXT COLLATE "C" NOT NULL DEFAULT '';
+        CREATE TABLE attempts (
+            id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            sink TEXT COLLATE "C" NOT NULL,
+            feed BIGINT NOT NULL REFERENCES feeds,
+            key TEXT COLLATE "C" NOT NULL,
+            sequence BIGINT NOT NULL,
+            number BIGINT NOT NULL,
+            began_at BIGINT NOT NULL,
+            took BIGINT NOT NULL,
+            verdict TEXT COLLATE "C" NOT NULL,
+            error TEXT COLLATE "C" NOT NULL,
+            status BIGINT,
+            answer TEXT COLLATE "C" NOT NULL,
+            next_at BIGINT,
+            is_replay BOOLEAN NOT NULL
+        );
+        CREATE INDEX attempts_key ON attempts (feed, key);
+        """
+    ),
 )

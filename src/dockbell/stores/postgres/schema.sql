@@ -337,6 +337,7 @@ CREATE TABLE dead_letters (
     attempts BIGINT NOT NULL,
     died_at BIGINT NOT NULL,
     error TEXT COLLATE "C" NOT NULL,
+    answer TEXT COLLATE "C" NOT NULL DEFAULT '',           -- what the receiver answered to the last attempt
     PRIMARY KEY (sink, feed, sequence, key)
 );
 CREATE INDEX dead_letters_died ON dead_letters (died_at);
@@ -371,6 +372,25 @@ CREATE TABLE conditions (
     since BIGINT NOT NULL,
     reason TEXT COLLATE "C" NOT NULL
 );
+
+-- Attempts to deliver, the last of all sinks: a ring.
+CREATE TABLE attempts (
+    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,    -- in the order in which they ended, about
+    sink TEXT COLLATE "C" NOT NULL,
+    feed BIGINT NOT NULL REFERENCES feeds,
+    key TEXT COLLATE "C" NOT NULL,
+    sequence BIGINT NOT NULL,
+    number BIGINT NOT NULL,                                -- among the attempts of the event
+    began_at BIGINT NOT NULL,
+    took BIGINT NOT NULL,                                  -- microseconds
+    verdict TEXT COLLATE "C" NOT NULL,
+    error TEXT COLLATE "C" NOT NULL,
+    status BIGINT,                                         -- of HTTP
+    answer TEXT COLLATE "C" NOT NULL,                      -- what the receiver answered, cut and without secrets
+    next_at BIGINT,                                        -- when the next was planned for
+    is_replay BOOLEAN NOT NULL
+);
+CREATE INDEX attempts_key ON attempts (feed, key);
 
 -- How long changes took to reach each sink, by quarters of an hour; quarters without any have no row.
 CREATE TABLE delays (

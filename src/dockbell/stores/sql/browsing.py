@@ -29,6 +29,7 @@ class Wanted:
     keys: Sequence[str] | None = None
     type_: str | None = None
     change: str | None = None
+    id_: str | None = None
 
 
 def read_earlier(
@@ -136,13 +137,16 @@ class _Places(Sequence[int]):
         return row[0]
 
 
-_CHOSEN: Final = "(:type IS NULL OR type = :type) AND (:change IS NULL OR change = :change)"
+_CHOSEN: Final = (
+    "(:type IS NULL OR type = :type) AND (:change IS NULL OR change = :change) AND (:id IS NULL OR events.id = :id)"
+)
 
 
 def _values(wanted: Wanted) -> dict[str, Any]:
     return {
         "type": wanted.type_,
         "change": wanted.change,
+        "id": wanted.id_,
         "keys": None if wanted.keys is None else json.dumps(wanted.keys),
     }
 

@@ -14,6 +14,7 @@ import msgspec
 
 from dockbell.core.comparing.page_diff import DIGEST_SIZE
 from dockbell.core.publishing.erasure import Erasure
+from dockbell.stores.sql.attempts import forget_answers
 from dockbell.stores.sql.connection import Connection, transaction
 from dockbell.stores.sql.lease import Lease, update_feed
 
@@ -70,6 +71,7 @@ def clean(
             # What cannot be read cannot be cleaned either: it comes again, and without its text.
             connection.execute("DELETE FROM quarantine WHERE feed = ? AND key = ''", (lease.id,))
             connection.execute("UPDATE quarantine SET body = ? WHERE feed = ?", (b"", lease.id))
+            forget_answers(connection, lease.id)  # receivers may have quoted anything
             state |= {"stage": _FILES}
         else:
             return None

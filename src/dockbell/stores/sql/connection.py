@@ -66,6 +66,9 @@ def reading(connection: Connection) -> Iterator[None]:
         connection.execute("COMMIT")
 
 
+FEED_ID: Final = "(SELECT id FROM feeds WHERE source = ? AND resource = ?)"
+
+
 def portions(values: Sequence[_T]) -> Iterator[Sequence[_T]]:
     """Return values in parts that one statement can take."""
     return (values[start : start + _VALUES_AT_ONCE] for start in range(0, len(values), _VALUES_AT_ONCE))

@@ -15,11 +15,11 @@ from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros, to_micros
 from dockbell.core.publishing.settlement import Blocked, Pause, RecordId, Replay, Settlement, StartOffset
 from dockbell.ports import Controls, Extent, Found
-from dockbell.stores.sql.connection import Connection, moment, portions, reading, transaction, upsert
+from dockbell.stores.sql.attempts import add_attempts
+from dockbell.stores.sql.connection import FEED_ID, Connection, moment, portions, reading, transaction, upsert
 from dockbell.stores.sql.dialect import IS_HELD, THEN_JOIN
 from dockbell.stores.sql.life import STORE_LOST
 
-_FEED_ID: Final = "(SELECT id FROM feeds WHERE source = ? AND resource = ?)"
 OWED: Final = """
     SELECT sink, feed, (SELECT recorded_at FROM events WHERE events.feed = positions.feed
         AND events.sequence > positions.sequence ORDER BY events.sequence LIMIT 1) AS recorded_at FROM positions
@@ -245,20 +245,20 @@ def settle(connection: Connection, sink: str, settlement: Settlement, scope: str
     with transaction(connection):
         lost = _find_lost(connection, sink, settlement, scope)
         connection.executemany(
-            f"UPDATE positions SET sequence = ? WHERE sink = ? AND feed = {_FEED_ID}",
+            f"UPDATE positions SET sequence = ? WHERE sink = ? AND feed = {FEED_ID}",
             ((sequence, sink, *astuple(feed)) for feed, sequence in settlement.positions.items() if feed not in lost),
         )
         connection.executemany(
-            f"UPDATE positions SET backfilled_to = ? WHERE sink = ? AND feed = {_FEED_ID}",
+            f"UPDATE positions SET backfilled_to = ? WHERE sink = ? AND feed = {FEED_ID}",
             ((row, sink, *astuple(feed)) for feed, row in settlement.backfilled_to.items() if feed not in lost),
         )
         connection.executemany(
-            f"DELETE FROM blocked WHERE sink = ? AND feed = {_FEED_ID} AND key = ?",
+            f"DELETE FROM blocked WHERE sink = ? AND feed = {FEED_ID} AND key = ?",
             ((sink, *astuple(feed), key) for feed, key in settlement.freed if feed not in lost),
         )
         connection.executemany(
             "INSERT INTO blocked (sink, feed, key, sequence, attempts, due, error, held, planned_at)"
-            f" VALUES (?, {_FEED_ID}, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sink, feed, key) DO UPDATE SET"
+            f" VALUES (?, {FEED_ID}, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sink, feed, key) DO UPDATE SET"
             " sequence = excluded.sequence, attempts = excluded.attempts, due = excluded.due, error = excluded.error,"
             " held = excluded.held, planned_at = excluded.planned_at",
             (
@@ -278,13 +278,14 @@ def settle(connection: Connection, sink: str, settlement: Settlement, scope: str
             ),
         )
         connection.executemany(
-            f"DELETE FROM dead_letters WHERE sink = ? AND feed = {_FEED_ID} AND sequence = ? AND key = ?",
+            f"DELETE FROM dead_letters WHERE sink = ? AND feed = {FEED_ID} AND sequence = ? AND key = ?",
             ((sink, *astuple(letter.feed), letter.sequence, letter.key) for letter in settlement.revived),
         )
         connection.executemany(
-            "INSERT INTO dead_letters (sink, feed, sequence, key, attempts, died_at, error)"
-            f" VALUES (?, {_FEED_ID}, ?, ?, ?, ?, ?) ON CONFLICT (sink, feed, sequence, key) DO UPDATE SET"
-            " attempts = excluded.attempts, died_at = excluded.died_at, error = excluded.error",
+            "INSERT INTO dead_letters (sink, feed, sequence, key, attempts, died_at, error, answer)"
+            f" VALUES (?, {FEED_ID}, ?, ?, ?, ?, ?, ?) ON CONFLICT (sink, feed, sequence, key) DO UPDATE SET"
+            " attempts = excluded.attempts, died_at = excluded.died_at, error = excluded.error,"
+            " answer = excluded.answer",
             (
                 (
                     sink,
@@ -294,6 +295,7 @@ def settle(connection: Connection, sink: str, settlement: Settlement, scope: str
                     letter.attempts,
                     to_micros(letter.died_at),
                     letter.error,
+                    letter.answer,
                 )
                 for letter in settlement.dead
             ),
@@ -303,6 +305,7 @@ def settle(connection: Connection, sink: str, settlement: Settlement, scope: str
             ((each.attempts, to_micros(each.due), each.error, each.id) for each in settlement.postponed),
         )
         connection.executemany("DELETE FROM replays WHERE id = ?", ((number,) for number in settlement.replayed))
+        add_attempts(connection, sink, settlement.attempts)
         if (asked := settlement.pause) is not None:
             connection.execute(
                 "INSERT INTO receivers (sink, asked_at, until) VALUES (?, ?, ?)"

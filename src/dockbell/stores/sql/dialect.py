@@ -12,6 +12,8 @@ THEN_JOIN: Final = "CROSS JOIN"
 
 LOCKED: Final = "/* FOR UPDATE */"
 """After a query in a transaction that writes: nobody else writes its rows meanwhile, as nobody does in SQLite."""
+UNLOCKED: Final = "/* FOR UPDATE SKIP LOCKED */"
+"""The same, but for rows that another transaction is writing: in SQLite there is none."""
 IS_OWN: Final = "token = ?"
 """Of ``feeds``: that this process has taken the row last. PostgreSQL refuses the statement where another one has, and
 does not count its rows."""

@@ -297,13 +297,13 @@ def load_key_statuses(connection: Connection, feed_id: int, key: str) -> Sequenc
         )
     }
     dead: dict[str, list[DeadLetter]] = {}
-    for sink, sequence, attempts, died_at, error in connection.execute(
-        "SELECT sink, sequence, attempts, died_at, error FROM dead_letters"
+    for sink, sequence, attempts, died_at, error, answer in connection.execute(
+        "SELECT sink, sequence, attempts, died_at, error, answer FROM dead_letters"
         " WHERE sink IN (SELECT DISTINCT sink FROM positions) AND feed = ? AND key = ?"
         " ORDER BY sequence",
         place,
     ):
-        dead.setdefault(sink, []).append(DeadLetter(feed, key, sequence, attempts, from_micros(died_at), error))
+        dead.setdefault(sink, []).append(DeadLetter(feed, key, sequence, attempts, from_micros(died_at), error, answer))
     return [
         KeyStatus(sink, position, blocked.get(sink), tuple(dead.get(sink, ())), origin)
         for sink, position, origin in connection.execute(

@@ -137,7 +137,7 @@ def forget_letters(connection: Connection, before: datetime, now: datetime) -> M
 
 
 def prune_history(connection: Connection, before: datetime, limit: int) -> int:
-    """Delete up to ``limit`` runs and notes, and as many bodies of tombstones, from before then; return how many.
+    """Delete up to ``limit`` runs, notes, attempts and bodies of tombstones, each, from before then; return how many.
 
     The last complete run of each kind stays, whatever its age.
     """
@@ -147,6 +147,7 @@ def prune_history(connection: Connection, before: datetime, limit: int) -> int:
             connection.execute(statement, values).rowcount
             for statement in (
                 "DELETE FROM notes WHERE id IN (SELECT id FROM notes WHERE at < :before ORDER BY at LIMIT :most)",
+                "DELETE FROM attempts WHERE id IN (SELECT id FROM attempts WHERE began_at < :before LIMIT :most)",
                 """
                 DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE ended_at < :before
                     AND id NOT IN (SELECT max(id) FROM runs GROUP BY feed, kind, complete)

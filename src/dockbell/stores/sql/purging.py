@@ -17,6 +17,7 @@ from dockbell.core.model import Change, Key, Via
 from dockbell.core.moment import to_micros
 from dockbell.core.publishing.erasure import empty_event
 from dockbell.ports import Compose, Purged
+from dockbell.stores.sql.attempts import forget_answers
 from dockbell.stores.sql.cleaning import rewrite_events
 from dockbell.stores.sql.connection import Connection, transaction
 from dockbell.stores.sql.lease import Lease, update_feed
@@ -68,6 +69,7 @@ def purge(
             )
         quarantined = connection.execute("DELETE FROM quarantine WHERE feed = ? AND key = ?", (feed_id, key)).rowcount
         connection.execute("UPDATE notes SET fingerprint = NULL WHERE feed = ? AND key = ?", (feed_id, key))
+        forget_answers(connection, feed_id, key)
         events = _empty_events(connection, feed_id, key)
         if change is not None:
             numbers = append_events(connection, lease, [change], compose, now).numbers

@@ -164,7 +164,7 @@ def read_dead(
         values |= {"source": letter.feed.source, "resource": letter.feed.resource}
     rows = connection.execute(
         f"""
-        SELECT dead.sink, source, resource, dead.key, dead.sequence, dead.attempts, died_at, dead.error,
+        SELECT dead.sink, source, resource, dead.key, dead.sequence, dead.attempts, died_at, dead.error, answer,
             type, coalesce(positions.origin = dead.sequence, false), coalesce(blocked.held, false)
         FROM dead_letters AS dead JOIN feeds ON feeds.id = dead.feed
         LEFT JOIN events ON events.feed = dead.feed AND events.sequence = dead.sequence AND events.key = dead.key
@@ -178,11 +178,11 @@ def read_dead(
     return [
         Undelivered(
             name,
-            DeadLetter(Feed(source, resource), key, sequence, attempts, from_micros(died_at), error),
+            DeadLetter(Feed(source, resource), key, sequence, attempts, from_micros(died_at), error, answer),
             kind or (_snapshot(resource) if is_told and resource in RESOURCES else ""),
             bool(holds),
         )
-        for name, source, resource, key, sequence, attempts, died_at, error, kind, is_told, holds in rows
+        for name, source, resource, key, sequence, attempts, died_at, error, answer, kind, is_told, holds in rows
     ]
 
 

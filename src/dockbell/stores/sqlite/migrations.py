@@ -441,4 +441,24 @@ MIGRATIONS: Final = (
     """
     ALTER TABLE life ADD COLUMN moved_to TEXT NOT NULL DEFAULT '';
     """,
+    """
+    ALTER TABLE dead_letters ADD COLUMN answer TEXT NOT NULL DEFAULT '';
+    CREATE TABLE attempts (
+        id        INTEGER PRIMARY KEY,
+        sink      TEXT NOT NULL,
+        feed      INTEGER NOT NULL REFERENCES feeds,
+        key       TEXT NOT NULL,
+        sequence  INTEGER NOT NULL,
+        number    INTEGER NOT NULL,
+        began_at  INTEGER NOT NULL,
+        took      INTEGER NOT NULL,
+        verdict   TEXT NOT NULL,
+        error     TEXT NOT NULL,
+        status    INTEGER,
+        answer    TEXT NOT NULL,
+        next_at   INTEGER,
+        is_replay INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX attempts_key ON attempts (feed, key);
+    """,
 )

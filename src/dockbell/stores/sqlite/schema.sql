@@ -228,6 +228,7 @@ CREATE TABLE dead_letters (
     attempts INTEGER NOT NULL,
     died_at  INTEGER NOT NULL,
     error    TEXT NOT NULL,
+    answer   TEXT NOT NULL DEFAULT '',           -- what the receiver answered to the last attempt
     PRIMARY KEY (sink, feed, sequence, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX dead_letters_died ON dead_letters (died_at);
@@ -262,6 +263,25 @@ CREATE TABLE conditions (
     since     INTEGER NOT NULL,
     reason    TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- Attempts to deliver, the last of all sinks: a ring.
+CREATE TABLE attempts (
+    id        INTEGER PRIMARY KEY,               -- in the order in which they ended
+    sink      TEXT NOT NULL,
+    feed      INTEGER NOT NULL REFERENCES feeds,
+    key       TEXT NOT NULL,
+    sequence  INTEGER NOT NULL,
+    number    INTEGER NOT NULL,                  -- among the attempts of the event
+    began_at  INTEGER NOT NULL,
+    took      INTEGER NOT NULL,                  -- microseconds
+    verdict   TEXT NOT NULL,
+    error     TEXT NOT NULL,
+    status    INTEGER,                           -- of HTTP
+    answer    TEXT NOT NULL,                     -- what the receiver answered, cut and without secrets
+    next_at   INTEGER,                           -- when the next was planned for
+    is_replay INTEGER NOT NULL
+) STRICT;
+CREATE INDEX attempts_key ON attempts (feed, key);
 
 -- How long changes took to reach each sink, by quarters of an hour; quarters without any have no row.
 CREATE TABLE delays (

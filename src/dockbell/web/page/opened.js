@@ -2,11 +2,12 @@
 
 import { get, pathOf } from './acting.js';
 import { age, clock, drawn, faint, h } from './elements.js';
-import { count, formatValue, plural, shorten } from './words.js';
+import { count, formatDelay, formatValue, plural, shorten } from './words.js';
 
 const STAGES = { delivered: '✓', owed: '○', waiting: '○', blocked: '▲', dead: '✕', filtered: '–', held: '❚❚', 'not begun': '○', 'before its beginning': '–' };
 const SIGNS = { add: ['+', 'added'], remove: ['−', 'removed'], replace: ['~', 'changed'] };
 const DIFFERENCES_MOST = 60;
+const ATTEMPTS_MOST = 10;
 
 async function ask(path) {
   try {
@@ -42,10 +43,16 @@ export function describeOpened(summary, { found, problem, why, all }, { askWhy, 
       drawn(`shape ${each.stage}`, STAGES[each.stage] ?? '○'), h('strong', null, each.sink), ` ${each.stage}`,
       each.attempts > 0 && faint(` after ${plural(each.attempts, 'attempt')}`),
       each.stage === 'blocked' && each.due && [', next ', age(each.due, 'in')],
-      each.error && h('span', { class: 'bad error' }, ` ${each.error}`)))),
+      each.error && h('span', { class: 'bad error' }, ` ${each.error}`),
+      each.attempt_log.length > 0 && h('ul', { class: 'faint' }, each.attempt_log.slice(-ATTEMPTS_MOST).map((attempt, i) => h('li', { key: i }, describeAttempt(attempt))))))),
     summary.key && why === undefined && h('button', { type: 'button', key: 'why-button', on: { click: askWhy } }, 'Why?'),
     why !== undefined && describeWhy(why),
   ];
+}
+
+function describeAttempt({ number, at, seconds, verdict, error, status, answer, next_at: next, replay }) {
+  return [clock(at), ` ${replay ? 'replay' : 'attempt'} ${number}: ${verdict}${error ? `, ${error}` : status ? `, HTTP ${status}` : ''} after ${formatDelay(seconds)}`,
+    next && [', next planned for ', clock(next)], answer && [': ', h('code', null, answer)]];
 }
 
 // Numbers are shown as they are stored: a browser rounds long ones, and cannot tell 1.10 from 1.1.

@@ -104,7 +104,7 @@ export class Sinks extends Rows {
         return h('li', { key: `${letter.feed} ${letter.sequence}`, tabindex: -1 },
           h('div', null,
             h('p', null, h('code', null, letter.key), ' ', letter.feed, faint(` #${letter.sequence} ${type}`)),
-            h('p', { class: 'bad error' }, letter.error),
+            h('p', { class: 'bad error' }, letter.error, letter.answer && [': ', h('code', null, letter.answer)]),
             h('p', { class: 'faint' }, `${plural(letter.attempts, 'attempt')}, died `, age(letter.died_at), letter.holds ? '; it holds the later events of its key back' : '')),
           h('div', { class: 'row' }, act('Retry', name, body), act('Discard', name, body, [`${type} of `, h('code', null, letter.key), ` will not be delivered to ${sink.sink}; only “dockbell replay” could send it then.`])));
       })),

@@ -1,0 +1,38 @@
+"""What a receiver has answered, as it may be kept and shown: cut, without our secrets, its controls escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import parse_qsl
+
+from dockbell.core.printable import escape_controls
+from dockbell.sinks.webhook.settings import Headers, Target
+
+SHOWN_MOST: Final = 500
+"""So many characters of an answer are kept."""
+
+_SECRET_LEAST: Final = 6
+"""A shorter value is no secret, and would be found in any text."""
+_REDACTED: Final = "[redacted]"
+_SCHEMES: Final = ("Basic ", "Bearer ")
+
+
+def find_secrets(target: Target, headers: Headers) -> list[str]:
+    """Return what an answer may quote of our request that only the receiver is to know, the longest first."""
+    path, query = target.url.path, target.url.query.decode()
+    found = {path, query, f"{path}?{query}", *(value for _, value in parse_qsl(query))}
+    for name, value in headers:
+        if name not in (b"user-agent", b"host"):
+            text = value.decode()
+            found |= {text, *(text.removeprefix(scheme) for scheme in _SCHEMES)}
+    return sorted((each for each in found if len(each) >= _SECRET_LEAST), key=len, reverse=True)
+
+
+def show_answer(body: bytes, secrets: Iterable[str]) -> str:
+    """Return the text of an answer as it may be kept."""
+    text = body.decode("utf-8", "replace")
+    for secret in secrets:
+        text = text.replace(secret, _REDACTED)
+    text = escape_controls(text.strip())
+    return text if len(text) <= SHOWN_MOST else f"{text[: SHOWN_MOST - 1]}…"

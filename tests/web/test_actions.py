@@ -90,6 +90,35 @@ async def test_dead_letters_that_are_chosen_are_sent_again(acting: Served, fille
     assert (state.dead, state.replays) == (1, 1)
 
 
+async def test_an_event_is_sent_again_unless_the_sink_gets_it_anyway(acting: Served, filled: Filled, ear: Ear) -> None:
+    await acting.store.sink("erp").enroll("beginning")
+    body = {"feed": "main/shipments", "sequence": 1}
+    answer = await act(acting, "/sinks/erp/replay", body)
+    assert answer.json() == {"outcome": "erp is owed it, and gets it without this"}
+    await acting.store.sink("erp").settle(Settlement({filled.feed: 2}))
+    assert told(ear) == []
+    for outcome in ("it is sent again, marked as a replay", "it waits to be sent again already"):
+        assert (await act(acting, "/sinks/erp/replay", body)).json() == {"outcome": outcome}
+        assert told(ear)[-1].startswith(f"web: sink erp: event main/shipments #1: {outcome}, asked by ")
+    assert (await read_parts(acting, "erp")).replays == 1
+    missing = await act(acting, "/sinks/erp/replay", body | {"sequence": 9})
+    assert (missing.status_code, missing.json()["detail"]) == (
+        404,
+        "event main/shipments #9: is not kept; feed main/shipments: its last event is 2",
+    )
+
+
+async def test_what_waits_is_sent_at_once(acting: Served, filled: Filled, ear: Ear) -> None:
+    await acting.store.sink("erp").enroll("beginning")
+    blocked = Blocked(filled.feed, "a", 1, 1, pages.later(hours=1))
+    await acting.store.sink("erp").settle(Settlement(blocked={(filled.feed, "a"): blocked}))
+    answer = await act(acting, "/sinks/erp/retry")
+    assert answer.json() == {"outcome": "1 records and 0 replays that waited are due now"}
+    ((entry,),) = [(await acting.store.sink("erp").load_queue())[1]]
+    assert entry.due <= NOON
+    assert told(ear)[0].startswith("web: sink erp: what waits is sent now: 1 records")
+
+
 async def test_all_dead_letters_are_sent_again_but_those_that_cannot(acting: Served, filled: Filled) -> None:
     await bury_letters(acting, "erp", filled.feed, (1, "a"), (2, "b"), (9, "c"))
     answer = await act(acting, "/sinks/erp/dead/retry", {"all": True})

@@ -34,6 +34,7 @@ KNOWN: Final[dict[str, tuple[str, ...]]] = {
 """What is there: nothing would ever be found by chance."""
 ENDLESS: Final = ("/live",)
 PLAIN: Final[dict[str, dict[str, Any]]] = {
+    "/sinks/{sink}/replay": {"feed": "main/shipments", "sequence": 1},
     "/session": {"token": TOKEN},
     "/sinks/{sink}/pause": {"reason": "maintenance"},
     "/sinks/{sink}/dead/retry": {"all": True},

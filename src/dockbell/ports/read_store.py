@@ -162,6 +162,15 @@ class ReadStore(Protocol):
     async def read_stored(self, feed_id: int, after: int, limit: int, *, with_gone: bool) -> Sequence[StoredRecord]:
         """Return what is stored of records, by place, after a place; of tombstones only where they are asked for."""
 
+    async def find_records(
+        self, feed_id: int, part: str, after: int, limit: int
+    ) -> tuple[Sequence[StoredRecord], int | None]:
+        """Return records whose keys have a part, tombstones too, by place after a place; and from where to go on.
+
+        Looks through a bounded number, so that it may return fewer, or none, although there are more; None where there
+        are no more.
+        """
+
     async def find_suspected(self, feed_id: int, limit: int) -> Sequence[StoredRecord]:
         """Return records that are suspected to be gone, those that were suspected first before the others."""
 

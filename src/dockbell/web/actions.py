@@ -1,4 +1,4 @@
-"""An operator's actions over HTTP: as ``reconcile``, ``deletes``, ``drift``, ``pause``, ``resume`` and ``dead``.
+"""An operator's actions over HTTP: as the commands do.
 
 Like the command line, an action either changes the store at once, or leaves a command there for the daemon.
 """
@@ -17,12 +17,12 @@ from starlette.responses import Response
 
 from dockbell.admin.as_json import Count, Model
 from dockbell.admin.commands import list_deletions, list_drift
-from dockbell.admin.replaying import Retried, discard_dead, find_sinks_with_dead, retry_dead
+from dockbell.admin.replaying import Replaying, Retried, discard_dead, find_sinks_with_dead, retry_dead
 from dockbell.config import Config
 from dockbell.config.values import show
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Feed
-from dockbell.ports import CommandKind, CommandStore, ReadStore
+from dockbell.ports import CommandKind, CommandStore, ReadStore, Selection
 from dockbell.telemetry import Fact, Telemetry
 from dockbell.web import params
 from dockbell.web.client import Principal
@@ -35,6 +35,13 @@ class Pause(msgspec.Struct, forbid_unknown_fields=True):
     """The reason to pause a sink."""
 
     reason: Annotated[str, msgspec.Meta(min_length=1, max_length=500)] = "by an operator"
+
+
+class NamedEvent(msgspec.Struct, forbid_unknown_fields=True):
+    """The event that is sent again."""
+
+    feed: Annotated[str, msgspec.Meta(pattern="^[^/]+/[^/]+$")]
+    sequence: Annotated[int, msgspec.Meta(ge=0, le=params.PLACE_MOST)]
 
 
 class Deletions(msgspec.Struct, forbid_unknown_fields=True):
@@ -100,6 +107,35 @@ class Actions:
         if await self.command_store.resume(sink, self.now()):
             return self._tell(request, f"sink {sink}", "resumed", "it goes on, with all that it is owed")
         return json_response(Outcome("it was not paused"))
+
+    async def send_now(self, request: Request) -> Response:
+        sink = params.read_sink(request, self.config().sinks)
+        await params.read_body(request, Nothing)
+        hurried = await self.command_store.hurry(sink, self.now())
+        words = f"{hurried.keys} records and {hurried.replays} replays that waited are due now"
+        return self._tell(request, f"sink {sink}", f"what waits is sent now: {words}", words)
+
+    async def send_again(self, request: Request) -> Response:
+        sink = params.read_sink(request, self.config().sinks)
+        named = await params.read_body(request, NamedEvent)
+        feed = Feed(*named.feed.split("/"))
+        settings = self.config().sinks[sink]
+        reaches = await self.command_store.load_reaches(sink, settings.start)
+        selection = Selection((feed,), first=named.sequence, last=named.sequence)
+        replaying = Replaying(self.command_store, sink, settings, reaches, selection)
+        if replaying.unwanted:
+            return json_response(Outcome(f"{sink} takes nothing of {feed}"))
+        replayed = await replaying.run(self.now(), lambda *_: None, dry=False)
+        event = f"event {feed} #{named.sequence}"
+        if replayed.problems:
+            raise Problem(HTTPStatus.NOT_FOUND, "unknown-event", f"{event}: is not kept; {replayed.problems[0]}")
+        (count,) = replayed.feeds
+        if count.filtered:
+            return json_response(Outcome(f"the filters of {sink} hold it back"))
+        if count.owed:
+            return json_response(Outcome(f"{sink} is owed it, and gets it without this"))
+        words = "it is sent again, marked as a replay" if count.chosen else "it waits to be sent again already"
+        return self._tell(request, f"sink {sink}", f"{event}: {words}", words)
 
     async def retry(self, request: Request) -> Response:
         sink = params.read_sink(request, self.config().sinks)

@@ -22,11 +22,12 @@ from dockbell.core.diff import Difference, compare_leaves
 from dockbell.core.document import decode
 from dockbell.core.model import JSON, Event
 from dockbell.core.moment import format_moment
+from dockbell.core.publishing.narrate import narrate
 from dockbell.ports import ReadStore
 from dockbell.web import params
 from dockbell.web.responses import Problem, json_response
 
-_CHANGED_MOST: Final = 5
+_WORDS_MOST: Final = 160
 DIFFERENCES_MOST: Final = 1000
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
@@ -42,26 +43,12 @@ class Summary(Model):
     change: str
     revision: Count
     at: Time
-    changed: list[str]
-    more: Count
-
-
-class _Data(msgspec.Struct):
-    changed: list[str] | None = None
-
-
-class _Event(msgspec.Struct):
-    time: str
-    data: _Data
-
-
-_DECODER: Final = msgspec.json.Decoder(_Event)
+    words: str
 
 
 def summarise(place: int, event: Event) -> Summary:
     """Return the summary of an event; ``place`` numbers the events of all feeds."""
-    told = _DECODER.decode(event.body)
-    changed = told.data.changed or []
+    told = decode(event.body)
     return Summary.of(
         event,
         place=place,
@@ -69,9 +56,8 @@ def summarise(place: int, event: Event) -> Summary:
         feed=str(event.feed),
         source=event.feed.source,
         resource=event.feed.resource,
-        at=told.time,
-        changed=changed[:_CHANGED_MOST],
-        more=max(0, len(changed) - _CHANGED_MOST),
+        at=told["time"],
+        words=narrate(told, width=_WORDS_MOST),
     )
 
 
@@ -103,6 +89,7 @@ class DifferenceModel(Model, rename={"from_": "from"}):
 
 class EventDetail(Model):
     event: CloudEvent
+    text: str
     recorded_at: Time
     differences: list[DifferenceModel]
     more: Count
@@ -165,6 +152,7 @@ class Events:
         shown = [_describe(each, written) for each in islice(differences, DIFFERENCES_MOST)]
         body = EventDetail(
             event=msgspec.Raw(told.event.body),
+            text=msgspec.json.format(told.event.body).decode(),
             recorded_at=format_moment(told.recorded_at),
             differences=shown,
             more=sum(1 for _ in differences),

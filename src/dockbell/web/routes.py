@@ -10,7 +10,7 @@ import msgspec
 from dockbell.admin.as_json import StatusModel
 from dockbell.admin.history_as_json import WhyModel
 from dockbell.core.model import JSON
-from dockbell.web.actions import Actions, Deletions, Drift, LeftWish, Outcome, Pause, Wish
+from dockbell.web.actions import Actions, Deletions, Drift, LeftWish, NamedEvent, Outcome, Pause, Wish
 from dockbell.web.assets import Assets
 from dockbell.web.dead_letters import DeadLetters, LetterList, Letters
 from dockbell.web.events import CloudEvent, EventDetail, EventList, Events
@@ -18,6 +18,7 @@ from dockbell.web.feeds import Feeds
 from dockbell.web.live import Live
 from dockbell.web.metrics import Scrape
 from dockbell.web.params import LIMIT, LIMIT_MOST, LIST_LIMIT, LIST_LIMIT_MOST, Nothing
+from dockbell.web.records import RecordDetail, RecordList, Records
 from dockbell.web.route import PLACE, Access, Endpoint, ResponseDoc, Route, problem_doc
 from dockbell.web.session import BegunSession, Session, SessionModel, Token
 from dockbell.web.state import Index, IndexModel, State, StatePage, StateRecord
@@ -42,6 +43,7 @@ def list_routes(
     health: Health,
     index: Index,
     live: Live,
+    records: Records,
     scrape: Scrape,
     session: Session,
     state: State,
@@ -188,6 +190,19 @@ def list_routes(
             {200: ResponseDoc("The event.", EventDetail)},
         ),
         Route(
+            "/records/{source}/{resource}",
+            records.answer_list,
+            "Records whose keys have a part. There may be more where an answer has few, or none: `next` tells.",
+            {200: ResponseDoc("Some of them, and after which to go on.", RecordList)},
+            query={"find": _TEXT, "after": PLACE, "limit": _LIST_LIMIT},
+        ),
+        Route(
+            "/records/{source}/{resource}/{key}",
+            records.answer_one,
+            "One stored record, also one that is gone, and its last events.",
+            {200: ResponseDoc("It; `text` is null once its content is erased.", RecordDetail)},
+        ),
+        Route(
             "/sinks/{sink}/dead",
             dead_letters.answer,
             "Dead letters of a sink, page by page.",
@@ -203,6 +218,8 @@ def list_routes(
         # What a client with the token may do.
         _act("/sinks/{sink}/pause", actions.pause, "Have a sink take nothing until it is resumed.", Pause),
         _act("/sinks/{sink}/resume", actions.resume, "Have a sink take events again.", Nothing),
+        _act("/sinks/{sink}/retry", actions.send_now, "Have what waits for its next attempt sent at once.", Nothing),
+        _act("/sinks/{sink}/replay", actions.send_again, "Have an event sent again, marked as a replay.", NamedEvent),
         _act("/sinks/{sink}/dead/retry", actions.retry, "Have dead letters offered to their sink again.", Letters),
         _act("/sinks/{sink}/dead/discard", actions.discard, "Delete dead letters.", Letters),
         _act("/feeds/{source}/{resource}/reconcile", actions.reconcile, "Have a feed read whole now.", Nothing),

@@ -39,6 +39,7 @@ from dockbell.web.live import Broadcast, Live
 from dockbell.web.long_poll import LongPolls
 from dockbell.web.metrics import Scrape
 from dockbell.web.page_state import PageState
+from dockbell.web.records import Records
 from dockbell.web.responses import Problem, answer_error
 from dockbell.web.route import Routes
 from dockbell.web.routes import list_routes
@@ -140,6 +141,7 @@ class Site:
             ),
             index=Index(config, read_store, assets),
             live=Live(self.broadcast, self.page_polls),
+            records=Records(page_read_store, config),
             scrape=Scrape(metrics or Metrics(), recent, page_state.load, check_store, config),
             session=Session(tokens, sessions),
             state=State(read_store, allowance),

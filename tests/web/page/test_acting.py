@@ -135,6 +135,18 @@ def test_dead_letters_are_retried_and_discarded_one_by_one_or_all(page: Page, st
     assert not {("erp", key) for key in (keys[0], *keys[3:])} & set(stage.shop.taken)
 
 
+def test_an_event_is_sent_again_and_what_waits_at_once(page: Page, stage: Stage) -> None:
+    stage.shop.put("shipments", "shp_again", status="new")
+    stage.until(lambda: ("erp", "shp_again") in stage.shop.taken)
+    ((sequence,),) = stage.read("SELECT sequence FROM events WHERE key = 'shp_again'")
+    page.goto(f"{stage.url}#event=main/shipments/{sequence}")
+    stage.until(lambda: stage.read("SELECT 1 FROM attempts WHERE key = 'shp_again' AND sink = 'erp'"))
+    act(page, f"Send again: main/shipments #{sequence} to erp")
+    read_news(page, "it is sent again, marked as a replay")
+    again = "SELECT 1 FROM attempts WHERE key = 'shp_again' AND sink = 'erp' AND is_replay = 1"
+    stage.until(lambda: stage.read(again))
+
+
 def test_a_feed_is_reconciled(page: Page, stage: Stage) -> None:
     query = "SELECT count(*) FROM runs JOIN feeds ON feeds.id = feed WHERE resource = 'items' AND kind = 'pass'"
     (before,) = stage.read(query)

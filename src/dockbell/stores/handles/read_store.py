@@ -106,6 +106,11 @@ class SqlReadStore(ReadStore):
     async def read_stored(self, feed_id: int, after: int, limit: int, *, with_gone: bool) -> Sequence[StoredRecord]:
         return await self._read(inspection.read_stored, feed_id, after, limit, with_gone)
 
+    async def find_records(
+        self, feed_id: int, part: str, after: int, limit: int
+    ) -> tuple[Sequence[StoredRecord], int | None]:
+        return await self._read(inspection.find_records, feed_id, part, after, limit)
+
     async def find_suspected(self, feed_id: int, limit: int) -> Sequence[StoredRecord]:
         return await self._read(inspection.find_suspected, feed_id, limit)
 

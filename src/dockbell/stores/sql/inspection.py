@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from datetime import datetime
@@ -22,6 +23,7 @@ from dockbell.ports import (
     StoredRecord,
     StoredState,
 )
+from dockbell.stores.sql.browsing import LOOKED_MOST
 from dockbell.stores.sql.connection import Connection, moment, reading
 from dockbell.stores.sql.dialect import IS_HELD
 from dockbell.stores.sql.runs import RUN, read_run
@@ -181,6 +183,27 @@ def read_stored(
         (feed_id, after, limit),
     )
     return [_stored_record(row) for row in rows]
+
+
+def find_records(
+    connection: Connection, feed_id: int, part: str, after: int, limit: int
+) -> tuple[Sequence[StoredRecord], int | None]:
+    with reading(connection):
+        (end,) = connection.execute("SELECT coalesce(max(row), 0) FROM records WHERE feed = ?", (feed_id,)).fetchone()
+        through = min(end, after + LOOKED_MOST)
+        rows = connection.execute(
+            f"{_RECORD} WHERE records.feed = ? AND records.row > ? AND records.row <= ? AND records.key NOT LIKE '% %'"
+            r" AND lower(records.key) LIKE lower(?) ESCAPE '\' ORDER BY records.row LIMIT ?",
+            (feed_id, after, through, _contain(part), limit),
+        ).fetchall()
+    found = [_stored_record(row) for row in rows]
+    reached = found[-1].row if len(found) == limit else through
+    return found, reached if reached < end else None
+
+
+def _contain(part: str) -> str:
+    """Return the pattern of LIKE for a text that has a part."""
+    return "%" + re.sub(r"([%_\\])", r"\\\1", part) + "%"
 
 
 def find_suspected(connection: Connection, feed_id: int, limit: int) -> Sequence[StoredRecord]:

@@ -122,7 +122,7 @@ async function followWish(wish, tell) {
 let fading = 0;
 
 /** Say what came of something that was begun somewhere; problems stay until they are closed. */
-function say(words, isProblem, begun) {
+export function say(words, isProblem, begun) {
   const node = document.getElementById('outcome');
   clearTimeout(fading);
   const close = () => {

@@ -19,6 +19,7 @@ export class Events {
     this.latest = []; // newest first, whatever the filter
     this.found = null; // what the filter found, newest first; null without a filter
     this.older = [];
+    this.named = []; // what an address has named
     this.next = undefined; // where older ones begin; null: there are none
     this.waiting = []; // recorded while the list is being read
     this.opened = new Map();
@@ -85,7 +86,7 @@ export class Events {
 
   get shown() {
     const seen = new Set();
-    return [...this.latest.filter((event) => this.lets(event)), ...(this.found ?? []), ...this.older].filter((event) => {
+    return [...this.named, ...this.latest.filter((event) => this.lets(event)), ...(this.found ?? []), ...this.older].filter((event) => {
       const name = event.skip ? event.key : nameOf(event);
       return !seen.has(name) && seen.add(name);
     });
@@ -95,6 +96,7 @@ export class Events {
     this.searches += 1;
     const isAsked = this.remember();
     this.older = [];
+    this.named = [];
     this.next = undefined;
     this.found = null;
     this.why = undefined;
@@ -142,14 +144,34 @@ export class Events {
     return get(`events?${query}`);
   }
 
-  async toggle(event) {
+  /** Show an event, however old it is. */
+  async go(feed, sequence) {
+    const [source, resource] = feed.split('/');
+    const event = { feed, source, resource, sequence, type: 'event', key: '' };
+    const opened = await load(event);
+    if (opened.found) {
+      const { type, time, data } = opened.found.event;
+      Object.assign(event, { type, at: time, key: data.key ?? '', change: data.change ?? data.statement, revision: data.revision });
+    }
+    this.searches += 1;
+    this.filter = {};
+    this.form.reset();
+    this.found = null;
+    this.named = [event];
+    this.opened.clear();
+    this.toggle(event, opened);
+    document.getElementById('events').scrollIntoView({ block: 'start' });
+    this.list.querySelector('button')?.focus({ preventScroll: true });
+  }
+
+  async toggle(event, known = {}) {
     const name = nameOf(event);
     if (this.opened.delete(name)) {
       this.draw();
       this.release();
       return;
     }
-    const opened = {};
+    const opened = known;
     this.opened.set(name, opened);
     this.draw();
     // Looked at again while it is under way, and for as long as the event is shown.
@@ -208,6 +230,7 @@ export class Events {
           this.draw();
         },
         showAll: () => { opened.all = true; this.draw(); },
+        showRaw: () => { opened.raw = !opened.raw; this.draw(); },
       })));
   }
 
@@ -218,7 +241,7 @@ export class Events {
       h('span', { class: `change ${CHANGES[event.change] ? event.change : 'other'}` }, drawn('shape', CHANGES[event.change] ?? '•'), word),
       h('span', { class: 'key' }, event.key || event.feed),
       h('span', { class: 'when' }, clock(event.at)),
-      h('span', { class: 'what faint' }, event.key ? event.feed : event.type, kind !== word && ` · ${kind}`, event.changed?.length > 0 && ` · ${event.changed.join(', ')}`, event.more > 0 && ` and ${event.more} more`));
+      h('span', { class: 'what faint' }, event.key ? event.feed : event.type, kind !== word && ` · ${kind}`, event.words && ` · ${event.words}`));
   }
 
   setFeeds(feeds) {

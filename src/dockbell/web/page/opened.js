@@ -1,6 +1,6 @@
 // One event, opened: what it changed, where it is, and why its record has the events that it has.
 
-import { get, pathOf } from './acting.js';
+import { actButton, get, pathOf, say } from './acting.js';
 import { age, clock, drawn, faint, h } from './elements.js';
 import { count, formatDelay, formatValue, plural, shorten } from './words.js';
 
@@ -25,11 +25,37 @@ export const loadWhy = (source, resource, key) => ask(`why/${pathOf(source, reso
 /** Whether a delivery of an opened event may still change by itself. */
 export const isUnderWay = ({ found }) => Boolean(found?.deliveries.some((each) => ['owed', 'waiting', 'blocked'].includes(each.stage)));
 
+/** Describe buttons that copy a link to what has this place in the address, and its JSON. */
+export function copyButtons(place, text) {
+  const link = () => `${location.origin}${location.pathname}#${encodeURIComponent(place).replaceAll('%2F', '/').replace('%3D', '=')}`;
+  const copy = (label, what) => h('button', { type: 'button', key: label, class: 'quiet', on: { click: async (event) => say(...await copied(label, what()), event.currentTarget) } }, label);
+  return h('div', { class: 'row', key: 'copy' }, copy('Copy link', link), text && copy('Copy JSON', () => text));
+}
+
+async function copied(label, text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return [`${label}: copied`, false];
+  } catch { // the clipboard is kept from pages that come by http from elsewhere
+    return [`${label}: ${text}`, false];
+  }
+}
+
+/** Describe the button that has an event sent to a sink again, or at once, as it stands there. */
+function sendButton({ sink, stage }, { feed, sequence, key }) {
+  const path = `sinks/${pathOf(sink)}`;
+  const title = `${feed} #${sequence} to ${sink}`;
+  if (stage === 'blocked') return actButton('Send now', { title, path: `${path}/retry` });
+  if (key && (stage === 'dead' || stage === 'held')) return actButton('Retry', { title, path: `${path}/dead/retry`, body: { letters: [{ feed, sequence, key }] } });
+  if (stage === 'delivered' || stage === 'before its beginning') return actButton('Send again', { title, path: `${path}/replay`, body: { feed, sequence } });
+  return null;
+}
+
 /** Describe an opened event; `why` is undefined until it was asked for, null while it is looked up. */
-export function describeOpened(summary, { found, problem, why, all }, { askWhy, showAll }) {
+export function describeOpened(summary, { found, problem, why, all, raw }, { askWhy, showAll, showRaw }) {
   if (problem) return h('p', { class: 'bad' }, problem);
   if (!found) return h('p', { class: 'faint' }, 'Looking…');
-  const { event, differences, deliveries } = found;
+  const { event, text, differences, deliveries } = found;
   const shown = all ? differences : differences.slice(0, DIFFERENCES_MOST);
   return [
     differences.length > 0
@@ -37,6 +63,7 @@ export function describeOpened(summary, { found, problem, why, all }, { askWhy, 
         shown.length < differences.length && h('button', { type: 'button', key: 'all', on: { click: showAll } }, `All ${count(differences.length)} differences`),
         all && found.more > 0 && h('p', { class: 'difference faint', key: 'more' }, `and ${count(found.more)} more`))
       : h('pre', { key: 'data' }, formatValue(event.data, 4000)),
+    raw && h('pre', { key: 'raw' }, text),
     h('p', { class: 'faint meta', key: 'meta' }, `${event.type}, revision ${summary.revision ?? '–'}, recorded `, clock(found.recorded_at), ', ', h('code', null, event.id),
       event.data?.changed_between && [', changed between ', clock(event.data.changed_between[0]), ' and ', clock(event.data.changed_between[1])]),
     deliveries.length > 0 && h('ul', { class: 'deliveries', key: 'deliveries', 'aria-label': 'Deliveries' }, deliveries.map((each) => h('li', { key: each.sink },
@@ -44,7 +71,12 @@ export function describeOpened(summary, { found, problem, why, all }, { askWhy, 
       each.attempts > 0 && faint(` after ${plural(each.attempts, 'attempt')}`),
       each.stage === 'blocked' && each.due && [', next ', age(each.due, 'in')],
       each.error && h('span', { class: 'bad error' }, ` ${each.error}`),
+      sendButton(each, summary),
       each.attempt_log.length > 0 && h('ul', { class: 'faint' }, each.attempt_log.slice(-ATTEMPTS_MOST).map((attempt, i) => h('li', { key: i }, describeAttempt(attempt))))))),
+    h('div', { class: 'row', key: 'about' },
+      h('button', { type: 'button', class: 'quiet', 'aria-pressed': String(Boolean(raw)), on: { click: showRaw } }, 'Raw JSON'),
+      copyButtons(`event=${summary.feed}/${summary.sequence}`, text),
+      summary.key && h('a', { href: `#key=${summary.feed}/${encodeURIComponent(summary.key)}` }, 'Record')),
     summary.key && why === undefined && h('button', { type: 'button', key: 'why-button', on: { click: askWhy } }, 'Why?'),
     why !== undefined && describeWhy(why),
   ];

@@ -7,6 +7,7 @@ import { age, drawn, faint, h, show, tick } from './elements.js';
 import { Events } from './events.js';
 import { Feeds } from './feeds.js';
 import { follow } from './live.js';
+import { Records, tellRecords } from './records.js';
 import { badge } from './rows.js';
 import { Sinks } from './sinks.js';
 import { showVerdict } from './verdict.js';
@@ -18,6 +19,7 @@ const parts = new Map();
 const feeds = new Feeds($('feed-rows'), $('feed-filter'));
 const sinks = new Sinks($('sink-rows'));
 const events = new Events({ list: $('event-rows'), scroll: $('event-scroll'), more: $('event-more'), news: $('event-news'), filter: $('event-filter'), about: $('events-about') });
+const records = new Records({ form: $('record-filter'), list: $('record-rows'), more: $('record-more') }, (event) => events.go(event.feed, event.sequence));
 let stream = null;
 let heardAt = null;
 let lostAt = null;
@@ -100,6 +102,8 @@ function draw() {
   if (kinds.has('feed')) {
     feeds.sift();
     events.setFeeds(feeds.values);
+    records.setFeeds(feeds.values);
+    $('records-about').textContent = tellRecords(feeds.values);
   }
   if (kinds.has('budget') || kinds.has('plan')) showBudgets($('budget-bands'), $('budget-about'), ofKind('budget'), ofKind('plan'));
   if (daemon) drawDaemon(daemon);
@@ -125,9 +129,13 @@ function go(place) {
   node?.focus({ preventScroll: true });
 }
 
+/** Go where an address leads, `#feed=main/stock`: to a feed, a sink, an event or a record. */
 function goToFragment() {
-  const place = decode(location.hash.slice(1));
-  if (place.includes(':')) go(place);
+  const [, kind, name] = /^(feed|sink|event|key)=(.+)$/.exec(decode(location.hash.slice(1))) ?? [];
+  const [source, resource, ...rest] = (name ?? '').split('/');
+  if (kind === 'event') events.go(`${source}/${resource}`, Number(rest[0]));
+  else if (kind === 'key') records.go(`${source}/${resource}`, rest.join('/'));
+  else if (kind) go(`${kind}:${name}`);
 }
 
 /** Decode a part of an address; what is no such part is meant as it stands. */
@@ -231,6 +239,7 @@ $('theme').addEventListener('click', () => {
 
 showTheme();
 setInterval(tick, 1000);
+addEventListener('hashchange', goToFragment);
 if (location.hash.startsWith('#token=')) {
   const { hash } = location;
   history.replaceState(null, '', location.pathname + location.search);

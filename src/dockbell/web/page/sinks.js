@@ -81,6 +81,7 @@ export class Sinks extends Rows {
         sink.paused
           ? actButton('Resume', { key: 'pause', title: sink.sink, path: `${path}/resume` })
           : actButton('Pause', { key: 'pause', title: sink.sink, path: `${path}/pause`, input: 'reason', words: `Nothing more is sent to ${sink.sink} until it is resumed; what is recorded meanwhile is kept for it.` }),
+        (sink.blocked > 0 || sink.replays > 0) && actButton('Send now', { title: `what waits for ${sink.sink}`, path: `${path}/retry` }),
         whyNot() && faint(whyNot())),
       sink.dead > 0 && this.showLetters(sink, path),
     ];

@@ -42,7 +42,7 @@ function tellReason({ text, about }, i, go) {
   const place = placeOf(about);
   return h('li', { key: `${about} ${i}` },
     h('span', null, withCommands(text)),
-    place && h('a', { href: `#${encodeURIComponent(place)}`, 'aria-label': `Show ${about.replace(':', ' ')}`, on: { click: (event) => { event.preventDefault(); go(place); } } }, 'Show'));
+    place && h('a', { href: `#${place.replace(':', '=')}`, 'aria-label': `Show ${about.replace(':', ' ')}`, on: { click: (event) => { event.preventDefault(); go(place); } } }, 'Show'));
 }
 
 function showFigures(feeds, sinks, budgets) {

@@ -16,23 +16,28 @@ from dockbell.sources.request_queue import now
 
 PATIENCE: Final = timedelta(seconds=30)
 """A request that is not answered for so long is given up: its run ends incomplete, and says so."""
+FIRST_PATIENCE: Final = timedelta(seconds=3)
+"""The first of an outage to each collection is given up sooner, so that its feed is told as failing at once."""
 
 
 class ProbeQueue:
     """The requests that wait for the circuit breaker of a source; they probe in turn.
 
     Attributes:
-        patience: How long each waits.
+        patience: How long each waits, but for the first of its collection.
     """
 
     def __init__(self, breaker: CircuitBreaker) -> None:
         self.patience = PATIENCE
         self._breaker = breaker
         self._line = deque[object]()
+        self._told: set[str] = set()  # collections of which one was given up since all was well
         self._news = Bell()
 
     def ring(self) -> None:
         """Let all look again: the breaker has opened or closed."""
+        if self._breaker.opened_at is None:
+            self._told.clear()
         self._news.ring()
 
     async def wait(self, request: Request, since: timedelta, between_tries: BetweenTries) -> None:
@@ -43,13 +48,15 @@ class ProbeQueue:
         """
         if self._breaker.admit(request.collection, now()):
             return
+        patience = self.patience if request.collection in self._told else min(self.patience, FIRST_PATIENCE)
         ticket = object()
         self._line.append(ticket)
         try:
             async with between_tries():
                 while not self._may_go(request, ticket):
-                    left = since + self.patience - now()
+                    left = since + patience - now()
                     if left <= timedelta(0):
+                        self._told.add(request.collection)
                         raise self.turned_away(request)
                     is_next = self._line[0] is ticket  # only this one keeps the time
                     wait = min(self._breaker.wait(now()), left) if is_next else left

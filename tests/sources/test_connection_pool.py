@@ -496,6 +496,13 @@ async def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(
             await make_pool(f"https://127.0.0.1:{port}").exchange(FIRST, [])
 
 
+async def test_a_server_that_wants_tls_and_gets_none_is_told_by_what_to_change(certificate: Path, serve: Serve) -> None:
+    hint = r"connection lost: .*; if it speaks TLS at this port, base_url must begin with https:$"
+    async with serve_tls(certificate) as port:
+        with pytest.raises(SourceUnavailable, match=hint):
+            await make_pool(f"http://127.0.0.1:{port}").exchange(FIRST, [])
+
+
 async def test_a_proxy_is_asked_with_its_password_for_the_whole_address(serve: Serve) -> None:
     heads = []
 

@@ -50,4 +50,5 @@ from dockbell.config.values import Interval as Interval
 from dockbell.config.values import format_duration as format_duration
 from dockbell.config.values import parse_duration as parse_duration
 from dockbell.config.web import WebSettings as WebSettings
+from dockbell.config.wording import Settings as Settings
 from dockbell.config.wording import suggest as suggest

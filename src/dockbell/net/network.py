@@ -60,6 +60,14 @@ def explain(error: BaseException) -> str:
     return _reword(str(cause)) or type(cause).__name__
 
 
+def hint_at_tls(key: str) -> str:
+    """Return what to look at where a server without TLS was asked and ended the connection without ever an answer.
+
+    ``key`` is the key of the configuration that has the URL.
+    """
+    return f"; if it speaks TLS at this port, {key} must begin with https:"
+
+
 def _explain_tls(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         words = error.verify_message.rstrip(".")

@@ -24,7 +24,7 @@ import httpx
 from dockbell.core.reading.request import Request
 from dockbell.core.reading.response import Response, clean
 from dockbell.errors import ConfigError, PageUnreadable, SourceRefused, SourceUnavailable
-from dockbell.net.network import explain, make_trust
+from dockbell.net.network import explain, hint_at_tls, make_trust
 
 _GZIP: Final = 31  # zlib's word for "expect a gzip header"
 _LIMITS: Final = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=50)
@@ -70,6 +70,7 @@ class ConnectionPool:
         self._ca_file = ca_file
         self._tls: ssl.SSLContext | None = None
         self._free: list[httpx.AsyncBaseTransport] = []
+        self._was_answered = False
         if checked:
             self._prepare()
 
@@ -95,6 +96,7 @@ class ConnectionPool:
                 outgoing = httpx.Request(request.method, url, headers=[*headers], content=request.body)
                 answer = await lane.handle_async_request(outgoing)
                 answered = time.monotonic()
+                self._was_answered = True
                 body = await self._read(request, answer)
             intact = answer.status_code != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
         except TimeoutError as error:
@@ -107,9 +109,9 @@ class ConnectionPool:
             # From nothing: the words of these errors are the other side's, which may have quoted our request.
             raise Unreached(f"{request}: cannot connect to {self._peer}: {explain(error)}") from None
         except httpx.RemoteProtocolError as error:
-            raise _kind_of(answer)(f"{request}: connection lost: {explain(error)}") from None
+            raise _kind_of(answer)(f"{request}: connection lost: {explain(error)}{self._hint()}") from None
         except (httpx.HTTPError, OSError) as error:
-            raise SourceUnavailable(f"{request}: connection lost: {explain(error)}") from error
+            raise SourceUnavailable(f"{request}: connection lost: {explain(error)}{self._hint()}") from error
         finally:
             if intact:
                 self._free.append(lane)
@@ -131,6 +133,9 @@ class ConnectionPool:
     async def aclose(self) -> None:
         while self._free:
             await self._close(self._free.pop())
+
+    def _hint(self) -> str:
+        return "" if self._was_answered or not self._base_url.startswith("http:") else hint_at_tls("base_url")
 
     async def _read(self, request: Request, answer: httpx.Response) -> bytes:
         """Return the decoded body, and let the connection go."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dockbell.core.model import Outcome, OutcomeKind
-from dockbell.errors import ConfigError, SinkError, SinkRejected
+from dockbell.errors import ConfigError, SinkError, SinkRejected, SinkUnavailable
 from dockbell.telemetry import SinkConnected, SinkFails
 from tests.sinks.conftest import Facts, make_delivery, running
 from tests.sinks.mqtt.conftest import make_sink, needs_mosquitto, open_mosquitto, until
@@ -125,3 +125,10 @@ def test_a_file_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None
         make_sink("mqtts://localhost", ca_file=str(tmp_path / "none.pem"))
     with pytest.raises(ConfigError, match=r"\[sinks.floor\]: client certificate cannot be used, no such file"):
         make_sink("mqtts://localhost", cert_file=str(tmp_path / "none.pem"))
+
+
+async def test_a_broker_that_speaks_no_tls_is_told_by_what_to_change(tmp_path: Path) -> None:
+    with open_mosquitto(tmp_path) as broker:
+        hint = "; if the broker speaks no TLS at this port, url must begin with mqtt:"
+        with pytest.raises(SinkUnavailable, match=hint):
+            await make_sink(f"mqtts://localhost:{broker.port}").probe()

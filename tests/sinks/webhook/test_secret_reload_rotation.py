@@ -16,7 +16,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from dockbell.core.model import OutcomeKind
-from dockbell.errors import ConfigError, SinkRejected
+from dockbell.errors import ConfigError, SinkRejected, SinkUnavailable
 from dockbell.sinks import webhook as module
 from dockbell.sinks.webhook.secret_reload import NotRenewed, Renewed
 from tests.sinks.conftest import Facts, make_delivery, running
@@ -50,6 +50,16 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def renewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return mint_certificate(tmp_path_factory.mktemp("renewed") / "renewed.pem", "renewed")
+
+
+async def test_a_receiver_that_wants_tls_and_gets_none_is_told_by_what_to_change(certificate: Path) -> None:
+    async with receiving(OK, tls=serving(certificate)) as receiver:
+        sink = make_sink(f"http://127.0.0.1:{receiver.port}/")
+        outcome = await attempt(sink)
+        with pytest.raises(SinkUnavailable, match=r"; if it speaks TLS at this port, url must begin with https:$"):
+            await sink.probe()
+    assert outcome.kind is OutcomeKind.FAILED
+    assert outcome.reason.endswith("; if it speaks TLS at this port, url must begin with https:")
 
 
 def serving(certificate: Path, *clients: Path) -> ssl.SSLContext:
@@ -188,7 +198,7 @@ async def test_after_a_refusal_the_new_secret_is_looked_for_at_once(tmp_path: Pa
         run.deliver(make_delivery(2))
         await run.until_settled(2)
     assert run.fates == [OutcomeKind.FAILED, OutcomeKind.DELIVERED]
-    assert facts.of(Renewed) == ["sink erp: headers or bearer changed; the new is in use"]
+    assert facts.of(Renewed) == ["sink erp: headers, bearer or basic changed; the new is in use"]
 
 
 @pytest.mark.usefixtures("looking_often")

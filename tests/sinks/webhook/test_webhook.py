@@ -1,20 +1,25 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+from base64 import b64decode
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from cloudevents.core.bindings.http import HTTPMessage, from_structured
+from cloudevents.core.bindings.http import HTTPMessage, from_binary, from_structured
 from cloudevents.core.formats.json import JSONFormat
 from pydantic import ValidationError
 from standardwebhooks import Webhook
 from svix.webhooks import Webhook as SvixWebhook
 
 from dockbell.config import Secret, redacted, validate
-from dockbell.core.model import Outcome, OutcomeKind
+from dockbell.core.model import Delivery, Outcome, OutcomeKind
+from dockbell.core.publishing.signature import sign_like_github
 from dockbell.errors import ConfigError, SinkUnavailable
 from dockbell.sinks.webhook import WebhookSettings
 from dockbell.telemetry import SinkConnected
@@ -262,7 +267,10 @@ def test_a_printed_configuration_does_not_show_the_path_which_may_hold_a_token(u
         ({"headers": {"proxy-connection": "close"}}, "headers.proxy-connection: is about the connection"),
         ({"headers": {"a b": "1"}}, r"\[sinks.erp\] headers.a b: is no name of a header"),
         ({"headers": {"x-site": "Köln"}}, r"\[sinks.erp\] headers.x-site: must be printable ASCII"),
-        ({"headers": {"Authorization": "x"}, "bearer": "y"}, r"headers.authorization: is set by bearer; remove one of"),
+        (
+            {"headers": {"Authorization": "x"}, "bearer": "y"},
+            r"bearer: another key sets the header authorization; remove one of",
+        ),
         ({"bearer": "Bearer hush"}, r"\[sinks.erp\] bearer: must be the token alone, without spaces"),
         ({"bearer": "hüsh"}, r"\[sinks.erp\] bearer: must be the token alone, without spaces"),
         ({"cert_file": "/no/such.pem"}, r"\[sinks.erp\]: client certificate cannot be used, no such file or directory"),
@@ -297,3 +305,51 @@ def test_a_url_in_a_file_is_checked_at_the_start_as_well(
     with pytest.raises(ConfigError, match=problem) as error:
         make_sink({"file": str(tmp_path / "url")}, **settings)
     assert "hush" not in str(error.value)
+
+
+async def test_in_binary_mode_the_attributes_are_headers_and_the_data_is_the_body() -> None:
+    async with receiving(OK) as receiver, running(make_sink(receiver.url, mode="binary")) as run:
+        body = '{"specversion":"1.0","id":"evt_1","source":"dockbell://a/main/stock","type":"t","subject":"Größe 5%,1",'
+        body += '"time":"2026-11-21T12:00:00.000Z","sequence":"00012","data":{"n":1.10}}'
+        event = replace(make_delivery().event, body=body.encode())
+        run.deliver(Delivery(event))
+        await run.until_settled(1)
+    (request,) = receiver.requests
+    heard = from_binary(HTTPMessage(request.headers, request.body), JSONFormat())
+    assert heard.get_subject() == "Größe 5%,1"
+    assert heard.get_id() == "evt_1"
+    assert heard.get_extension("sequence") == "00012"
+    assert request.body == b'{"n":1.10}'
+    assert request.headers["content-type"] == "application/json"
+    assert "ce-data" not in request.headers
+    Webhook(SECRET).verify(request.body, request.headers)
+
+
+async def test_a_receiver_may_verify_as_it_does_for_github() -> None:
+    secret = "It's a Secret to Everybody"
+    async with receiving(OK) as receiver, running(make_sink(receiver.url, github_secret=secret)) as run:
+        run.deliver(make_delivery())
+        await run.until_settled(1)
+    (request,) = receiver.requests
+    expected = hmac.new(secret.encode(), request.body, hashlib.sha256).hexdigest()
+    assert request.headers["x-hub-signature-256"] == f"sha256={expected}"
+    Webhook(SECRET).verify(request.body, request.headers)
+
+
+def test_the_signature_of_github_is_that_of_its_own_example() -> None:
+    # https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
+    told = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+    assert sign_like_github(b"It's a Secret to Everybody", b"Hello, World!") == told
+
+
+async def test_a_user_and_a_password_are_shown_as_a_browser_shows_them(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("s3cret:ü\n")
+    basic = {"user": "dockbell", "password": {"file": str(tmp_path / "password")}}
+    async with receiving(OK) as receiver, running(make_sink(receiver.url, basic=basic)) as run:
+        run.deliver(make_delivery())
+        await run.until_settled(1)
+    (request,) = receiver.requests
+    scheme, _, pair = request.headers["authorization"].partition(" ")
+    assert (scheme, b64decode(pair).decode()) == ("Basic", "dockbell:s3cret:ü")
+    with pytest.raises(ConfigError, match="basic: another key sets the header authorization; remove one of them"):
+        make_sink("http://127.0.0.1:9", basic={"user": "a", "password": "b"}, bearer="c")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.sinks.webhook import judge, parse_retry_after
 from dockbell.sinks.webhook.answers import SHOWN_MOST
+from dockbell.sinks.webhook.settings import Fate
 from tests.sinks.receiver import OK, attempt, make_sink, receiving, respond
 
 NOW = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
@@ -68,7 +69,7 @@ async def test_a_date_to_wait_for_is_obeyed_to_the_second() -> None:
 
 
 def test_only_429_and_503_may_ask_to_wait() -> None:
-    assert judge(500, "120", (), NOW) == Outcome(OutcomeKind.FAILED, "HTTP 500", status=500)
+    assert judge(500, "120", {}, NOW) == Outcome(OutcomeKind.FAILED, "HTTP 500", status=500)
 
 
 async def test_which_statuses_make_a_dead_letter_at_once_can_be_chosen() -> None:
@@ -79,12 +80,17 @@ async def test_which_statuses_make_a_dead_letter_at_once_can_be_chosen() -> None
         assert (await attempt(make_sink(receiver.url, dead_on=[]))).kind is OutcomeKind.FAILED
 
 
-@given(st.integers(100, 599), st.frozensets(st.integers(300, 599)), st.text())
-def test_every_status_has_one_fate(status: int, dead_on: frozenset[int], retry_after: str) -> None:
-    outcome = judge(status, retry_after, dead_on, NOW)
-    assert (outcome.kind is OutcomeKind.DELIVERED) == (200 <= status < 300)
-    assert (outcome.kind is OutcomeKind.CLOSED) == (status == 410)
-    assert (outcome.kind is OutcomeKind.REFUSED) == (status in dead_on - {410, 429, 503})
+FATES = st.dictionaries(st.integers(300, 599), st.sampled_from(["retry", "dead", "ok"]))
+
+
+@given(st.integers(100, 599), FATES, st.text())
+def test_every_status_has_one_fate(status: int, fates: dict[int, Fate], retry_after: str) -> None:
+    outcome, fate = judge(status, retry_after, fates, NOW), fates.get(status)
+    assert outcome.status == status
+    assert (outcome.kind is OutcomeKind.DELIVERED) == (200 <= status < 300 or fate == "ok")
+    assert (outcome.kind is OutcomeKind.CLOSED) == (status == 410 and fate is None)
+    if status not in (429, 503):
+        assert (outcome.kind is OutcomeKind.REFUSED) == (fate == "dead")
     assert outcome.retry_after is None or status in (429, 503)
 
 
@@ -149,3 +155,30 @@ async def test_an_answer_that_quotes_our_request_gives_no_secret_away() -> None:
     hidden = "[redacted]"
     expected = f"Cannot POST {hidden}: bearer {hidden}, authorization {hidden}, x-key {hidden}, token {hidden}"
     assert outcome.answer == expected
+
+
+async def test_what_a_status_means_can_be_said() -> None:
+    on_status = {"409": "ok", "404": "dead", "400": "retry", "410": "retry"}
+    for status, kind in (
+        ("409 Conflict", OutcomeKind.DELIVERED),
+        ("404 Not Found", OutcomeKind.REFUSED),
+        ("400 Bad Request", OutcomeKind.FAILED),
+        ("410 Gone", OutcomeKind.FAILED),
+        ("413 Content Too Large", OutcomeKind.REFUSED),  # as dead_on has it
+    ):
+        async with receiving(respond(status)) as receiver:
+            assert (await attempt(make_sink(receiver.url, on_status=on_status))).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("on_status", "told"),
+    [
+        ({"200": "dead"}, 'must be for statuses from 300 to 599, got "200"'),
+        ({"4xx": "dead"}, 'must be for statuses from 300 to 599, got "4xx"'),
+        ({"429": "dead"}, "429 is never said of a single event"),
+        ({"404": "maybe"}, 'must be "retry", "dead" or "ok", got "maybe"'),
+    ],
+)
+def test_a_status_that_can_mean_no_such_thing_is_refused(on_status: dict[str, str], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        make_sink("http://127.0.0.1:9", on_status=on_status)

@@ -81,7 +81,9 @@ async def connect(login: Login, wake: Callable[[], None]) -> Connection:
     except ssl.SSLCertVerificationError as error:
         raise SinkRejected(explain(error)) from error
     except (OSError, ValueError) as error:
-        raise SinkUnavailable(explain(error)) from error
+        cut = login.trust is not None and isinstance(error, ConnectionResetError | ssl.SSLEOFError)
+        hint = "; if the broker speaks no TLS at this port, url must begin with mqtt:" if cut else ""
+        raise SinkUnavailable(f"{explain(error)}{hint}") from error
     connection = Connection(client, wake, login.protocol)
     try:
         with anyio.fail_after(_CONNECT_LIMIT.total_seconds()):

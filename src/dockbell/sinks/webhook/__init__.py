@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import ssl
 import time
-from collections.abc import AsyncIterable, Container
+from collections.abc import AsyncIterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,19 +25,28 @@ import httpcore
 from anyio import to_thread
 
 from dockbell.core.model import Delivery, Outcome, OutcomeKind
-from dockbell.core.publishing.signature import sign
+from dockbell.core.publishing.binary_mode import to_binary_mode
+from dockbell.core.publishing.signature import sign, sign_like_github
 from dockbell.errors import SinkRejected, SinkUnavailable
-from dockbell.net.network import explain, find_cause, make_trust
+from dockbell.net.network import explain, find_cause, hint_at_tls, make_trust
 from dockbell.ports import Bell, Deliveries, Settle
 from dockbell.sinks.webhook.answers import find_secrets, show_answer
 from dockbell.sinks.webhook.connections import AddressRefused, GuardedBackend, Lane, to_core
 from dockbell.sinks.webhook.secret_reload import Reloadable
-from dockbell.sinks.webhook.settings import Headers, Target, WebhookSettings, make_headers, reveal_keys
+from dockbell.sinks.webhook.settings import (
+    Fate,
+    Headers,
+    Target,
+    WebhookSettings,
+    make_headers,
+    reveal_github_secret,
+    reveal_keys,
+)
 from dockbell.telemetry import Fact, SinkConnected, Telemetry
 
 __all__ = ["WebhookSettings", "WebhookSink", "judge", "parse_retry_after"]
 
-_CONTENT_TYPE: Final = b"application/cloudevents+json; charset=utf-8"
+_CONTENT_TYPE: Final = (b"content-type", b"application/cloudevents+json; charset=utf-8")
 _BODY_CAP: Final = 4096
 _BODY_LIMIT: Final = timedelta(seconds=1)
 _CONNECT_LIMIT: Final = timedelta(seconds=5)
@@ -61,18 +70,24 @@ class WebhookSink:
         self.window = settings.lanes
         self._telemetry = telemetry
         self._timeout = settings.timeout
-        self._dead_on = frozenset(settings.dead_on)
+        self._fates = settings.fates
+        self._is_binary = settings.mode == "binary"
         self._keeps_answers = settings.keep_answers
         self._backend = GuardedBackend(settings.rules)
         places = (settings.url, settings.proxy)
         self._target = Reloadable(name, "url or proxy", partial(settings.find_target, name), places)
         self._keys = Reloadable(name, "secret", partial(reveal_keys, name, settings.secret), settings.secret)
-        values = (*settings.headers.values(), settings.bearer)
-        self._headers = Reloadable(name, "headers or bearer", partial(make_headers, name, settings), values)
+        github = settings.github_secret
+        find_github = partial(reveal_github_secret, name, github)
+        self._github = Reloadable(name, "github_secret", find_github, [github])
+        password = None if settings.basic is None else settings.basic.password
+        values = (*settings.headers.values(), settings.bearer, password)
+        self._headers = Reloadable(name, "headers, bearer or basic", partial(make_headers, name, settings), values)
         files = {"ca_file": settings.ca_file, "cert_file": settings.cert_file, "key_file": settings.key_file}
         self._trust = Reloadable(name, "certificates", partial(make_trust, f"[sinks.{name}]", **files), files.values())
         self._unwelcome = Bell()
         self._answered = False
+        self._has_answered = False  # ever
         self._timed_out = f"timed out after {settings.timeout.total_seconds():g} s"
         # TCP and TLS get at most a third of the time each: a silent host is unreachable, not slow.
         self._extensions = {"timeout": {"connect": min(_CONNECT_LIMIT, self._timeout / 3).total_seconds()}}
@@ -80,7 +95,7 @@ class WebhookSink:
     async def run(self, deliveries: Deliveries, settle: Settle) -> None:
         """Post each delivery once, as many at a time as there are lanes."""
         async with anyio.create_task_group() as watching:
-            if any(each.can_change for each in (self._target, self._keys, self._headers, self._trust)):
+            if any(each.can_change for each in (self._target, self._keys, self._github, self._headers, self._trust)):
                 watching.start_soon(self._watch)
             async with anyio.create_task_group() as lanes:
                 for _ in range(self.window):
@@ -103,7 +118,7 @@ class WebhookSink:
             except (*_UNREACHED, *_BROKEN) as error:
                 kind = SinkRejected if _is_permanent(find_cause(error)) else SinkUnavailable
                 # Without the cause: its text may be the receiver's, which may quote our request.
-                raise kind(f"{target.place}: {explain(error)}") from None
+                raise kind(f"{target.place}: {self._explain(target, error)}") from None
         return f"{target.place} answers OPTIONS with HTTP {response.status}"
 
     async def _run_lane(self, deliveries: Deliveries, settle: Settle) -> None:
@@ -122,8 +137,9 @@ class WebhookSink:
         body = bytearray()
         try:
             with anyio.fail_after(self._timeout.total_seconds()):
-                request = self._request(target, "POST", self._sign(delivery), delivery.event.body)
+                request = self._request(target, "POST", *self._write(delivery))
                 async with aclosing(await lane.send(request, self._trust.current, target.proxy)) as response:
+                    self._has_answered = True
                     outcome = self._judge(response)
                     await _drain(response, body)
         except TimeoutError:
@@ -131,10 +147,14 @@ class WebhookSink:
         except (*_UNREACHED, *_BROKEN) as error:
             # A refused address is unreachable too: it is not dialled, and no event is lost.
             kind = OutcomeKind.UNREACHABLE if isinstance(error, _UNREACHED) else OutcomeKind.FAILED
-            outcome = outcome or Outcome(kind, explain(error))
+            outcome = outcome or Outcome(kind, self._explain(target, error))
         if body and self._keeps_answers:
             return replace(outcome, answer=show_answer(bytes(body), find_secrets(target, self._headers.current)))
         return outcome
+
+    def _explain(self, target: Target, error: Exception) -> str:
+        was_cut = not (self._has_answered or isinstance(error, _UNREACHED)) and target.url.scheme == "http"
+        return explain(error) + (hint_at_tls("url") if was_cut else "")
 
     def _request(self, target: Target, method: str, headers: Headers, body: bytes) -> httpcore.Request:
         headers = [*self._headers.current, *headers]
@@ -142,23 +162,28 @@ class WebhookSink:
             headers.insert(0, (b"host", target.url.netloc))
         return httpcore.Request(method, to_core(target.url), headers=headers, content=body, extensions=self._extensions)
 
-    def _sign(self, delivery: Delivery) -> Headers:
+    def _write(self, delivery: Delivery) -> tuple[Headers, bytes]:
+        """Return the headers and the body of an event's request, signed."""
         event = delivery.event
+        headers, body = to_binary_mode(event.body) if self._is_binary else ([_CONTENT_TYPE], event.body)
         timestamp = int(time.time())
-        headers = [
-            (b"content-length", b"%d" % len(event.body)),
-            (b"content-type", _CONTENT_TYPE),
+        headers += [
+            (b"content-length", b"%d" % len(body)),
             (b"webhook-id", event.id.encode()),
             (b"webhook-timestamp", b"%d" % timestamp),
-            (b"webhook-signature", sign(self._keys.current, event.id, timestamp, event.body).encode()),
+            (b"webhook-signature", sign(self._keys.current, event.id, timestamp, body).encode()),
         ]
-        return [*headers, (b"dockbell-replay", b"true")] if delivery.replayed else headers
+        if self._github.current:
+            headers.append((b"x-hub-signature-256", sign_like_github(self._github.current, body).encode()))
+        if delivery.replayed:
+            headers.append((b"dockbell-replay", b"true"))
+        return headers, body
 
     def _judge(self, response: httpcore.Response) -> Outcome:
         if response.status in _UNWELCOME:
             self._unwelcome.ring()
         retry_after = next((value for name, value in response.headers if name.lower() == b"retry-after"), b"")
-        return judge(response.status, retry_after.decode("latin-1"), self._dead_on, datetime.now(UTC))
+        return judge(response.status, retry_after.decode("latin-1"), self._fates, datetime.now(UTC))
 
     async def _watch(self) -> None:
         """Reload secrets and files: check them every few seconds, and read them at once after a 401 or 403."""
@@ -174,7 +199,7 @@ class WebhookSink:
 
     def _reload(self, force: bool) -> list[Fact]:
         # Certificates are not reloaded by force: that would replace the connections.
-        facts = [each.reload(force=force) for each in (self._target, self._keys, self._headers)]
+        facts = [each.reload(force=force) for each in (self._target, self._keys, self._github, self._headers)]
         return [fact for fact in (*facts, self._trust.reload()) if fact is not None]
 
 
@@ -194,16 +219,17 @@ def _is_permanent(cause: BaseException) -> bool:
     return is_alert or isinstance(cause, AddressRefused | ssl.SSLCertVerificationError)
 
 
-def judge(status: int, retry_after: str, dead_on: Container[int], now: datetime) -> Outcome:
-    """Return the outcome that a response means; a status of ``dead_on`` refuses an event for good."""
-    if 200 <= status < 300:  # noqa: PLR2004  # the class of success, RFC 9110
+def judge(status: int, retry_after: str, fates: Mapping[int, Fate], now: datetime) -> Outcome:
+    """Return the outcome that a response means; ``fates`` says so of some statuses, the configuration's word."""
+    fate = fates.get(status)
+    if 200 <= status < 300 or fate == "ok":  # noqa: PLR2004  # the class of success, RFC 9110
         return Outcome(OutcomeKind.DELIVERED, status=status)
     reason = f"HTTP {status}"
-    if status == HTTPStatus.GONE:
+    if status == HTTPStatus.GONE and fate is None:
         return Outcome(OutcomeKind.CLOSED, reason, status=status)
     if status in _ASK_TO_WAIT:
         return Outcome(OutcomeKind.FAILED, reason, parse_retry_after(retry_after, now), status=status)
-    if status in dead_on:
+    if fate == "dead":
         return Outcome(OutcomeKind.REFUSED, reason, status=status)
     if 300 <= status < 400:  # noqa: PLR2004  # the class of redirects
         reason += ", redirects are not followed"

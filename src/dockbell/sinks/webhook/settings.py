@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
@@ -15,7 +16,7 @@ import httpx
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from dockbell._version import __version__
-from dockbell.config import ConfigPath, Interval, ProxyUrl, RevealedBytes, Secret, SecretUrl, SinkSettings
+from dockbell.config import ConfigPath, Interval, ProxyUrl, RevealedBytes, Secret, SecretUrl, Settings, SinkSettings
 from dockbell.config.values import ListAsTuple, conceal_url, split_url
 from dockbell.core.publishing.addresses import Address, AddressRules, parse_network
 from dockbell.core.publishing.signature import parse_secret
@@ -29,13 +30,15 @@ _BEARER: Final = re.compile(r"[\x21-\x7e]+")
 _OWN_HEADERS: Final = frozenset(
     {
         *("connection", "content-length", "content-type", "dockbell-replay", "transfer-encoding"),
-        *("webhook-id", "webhook-signature", "webhook-timestamp"),
+        *("webhook-id", "webhook-signature", "webhook-timestamp", "x-hub-signature-256"),
     }
 )
 _OF_CONNECTION: Final = frozenset({"expect", "keep-alive", "proxy-connection", "te", "upgrade"})
 """Headers by which a server would wait, or change the protocol."""
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
+Fate: TypeAlias = Literal["retry", "dead", "ok"]
+"""What a status means for its event: another attempt, a dead letter, or that the receiver has it."""
 
 
 class HookUrl(SecretUrl):
@@ -90,6 +93,22 @@ def _find_address(host: str) -> Address | None:
         return None
 
 
+class Basic(Settings):
+    """``basic`` of a webhook: how it presents itself, as a browser would."""
+
+    user: str = Field(min_length=1, pattern="^[^:]*$")
+    password: Secret
+
+
+def _check_fates(fates: dict[str, Fate]) -> dict[str, Fate]:
+    for status, fate in fates.items():
+        if not re.fullmatch("[345][0-9][0-9]", status):
+            raise ValueError(f'must be for statuses from {_FAILURES[0]} to {_FAILURES[-1]}, got "{status}"')
+        if fate == "dead":
+            _check_dead(int(status))
+    return fates
+
+
 def _check_dead(status: int) -> int:
     if status in _NEVER_DEAD:
         raise ValueError(f"{status} is never said of a single event; remove it")
@@ -108,18 +127,28 @@ class WebhookSettings(SinkSettings):
         BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else (value,)),
         Field(min_length=1),
     ]
+    github_secret: Secret | None = None
+    mode: Literal["structured", "binary"] = "structured"
     timeout: Interval = timedelta(seconds=20)
     lanes: int = Field(default=4, ge=1, le=64)
     dead_on: ListAsTuple[Annotated[int, AfterValidator(_check_dead)]] = (400, 413, 415, 422)
+    on_status: Annotated[dict[str, Fate], AfterValidator(_check_fates)] = Field(default_factory=dict)
     keep_answers: bool = True
     headers: dict[str, Secret] = Field(default_factory=dict)
     bearer: Secret | None = None
+    basic: Basic | None = None
     ca_file: ConfigPath | None = None
     cert_file: ConfigPath | None = None
     key_file: ConfigPath | None = None
     proxy: HookProxyUrl | None = None
     deny_networks: ListAsTuple[Annotated[str, AfterValidator(lambda text: str(parse_network(text)))]] = ()
     strict: bool = False
+
+    @property
+    def fates(self) -> Mapping[int, Fate]:
+        """What statuses mean by the operator's word."""
+        told: dict[int, Fate] = dict.fromkeys(self.dead_on, "dead")
+        return told | {int(status): fate for status, fate in self.on_status.items()}
 
     @property
     def rules(self) -> AddressRules:
@@ -165,6 +194,17 @@ def reveal_keys(sink: str, secrets: Sequence[Secret]) -> list[bytes]:
         raise ConfigError(f"[sinks.{sink}] secret: {error}") from None
 
 
+def reveal_github_secret(sink: str, secret: Secret | None) -> bytes:
+    """Return the key of GitHub's signature, the secret's text; empty where there is none.
+
+    ConfigError says that it cannot be looked up.
+    """
+    try:
+        return b"" if secret is None else secret.reveal().encode()
+    except ValueError as error:
+        raise ConfigError(f"[sinks.{sink}] github_secret: {error}") from None
+
+
 def make_headers(sink: str, settings: WebhookSettings) -> Headers:
     """Return the headers that every request has, those of the settings before our own of the same name.
 
@@ -175,18 +215,33 @@ def make_headers(sink: str, settings: WebhookSettings) -> Headers:
         value, place = secret.reveal(), f"[sinks.{sink}] headers.{name}"
         if not _HEADER_NAME.fullmatch(name):
             raise ConfigError(f"{place}: is no name of a header")
-        if name.lower() in _OWN_HEADERS:
+        if name.lower() in _OWN_HEADERS or name.lower().startswith("ce-"):
             raise ConfigError(f"{place}: is set by dockbell; remove it")
         if name.lower() in _OF_CONNECTION:
             raise ConfigError(f"{place}: is about the connection, which is dockbell's; remove it")
         if not value.isascii():
             raise ConfigError(f"{place}: must be printable ASCII")
         headers[name.lower()] = value
-    if settings.bearer is not None:
-        if "authorization" in headers:
-            raise ConfigError(f"[sinks.{sink}] headers.authorization: is set by bearer; remove one of them")
-        token = settings.bearer.reveal()
-        if not _BEARER.fullmatch(token):
-            raise ConfigError(f'[sinks.{sink}] bearer: must be the token alone, without spaces or "Bearer"')
-        headers["authorization"] = f"Bearer {token}"
+    for key, find in (("bearer", _find_bearer), ("basic", _find_basic)):
+        shown = find(sink, settings)
+        if shown and "authorization" in headers:
+            raise ConfigError(f"[sinks.{sink}] {key}: another key sets the header authorization; remove one of them")
+        if shown:
+            headers["authorization"] = shown
     return [(name.encode(), RevealedBytes(value.encode())) for name, value in headers.items()]
+
+
+def _find_bearer(sink: str, settings: WebhookSettings) -> str:
+    if settings.bearer is None:
+        return ""
+    token = settings.bearer.reveal()
+    if not _BEARER.fullmatch(token):
+        raise ConfigError(f'[sinks.{sink}] bearer: must be the token alone, without spaces or "Bearer"')
+    return f"Bearer {token}"
+
+
+def _find_basic(_: str, settings: WebhookSettings) -> str:
+    if settings.basic is None:
+        return ""
+    pair = f"{settings.basic.user}:{settings.basic.password.reveal()}"
+    return f"Basic {b64encode(pair.encode()).decode()}"

@@ -11,15 +11,42 @@ from unittest.mock import patch
 
 import anyio
 from rich.console import Console, RenderableType
-from rich.text import Text
+from rich.terminal_theme import TerminalTheme
+from rich.text import Span, Text
 
 from dockbell.demo import stage
 from dockbell.demo.lines import WIDE, Screen
 
 PICTURE: Final = Path(__file__).parents[2] / "docs" / "images" / "demo.svg"
 
+_THEME: Final = TerminalTheme(
+    (255, 255, 255),
+    (31, 35, 40),
+    [
+        (31, 35, 40),
+        (164, 14, 38),
+        (17, 99, 41),
+        (125, 78, 0),
+        (9, 105, 218),
+        (130, 80, 223),
+        (20, 110, 116),
+        (87, 96, 106),
+    ],
+    [
+        (87, 96, 106),
+        (164, 14, 38),
+        (17, 99, 41),
+        (125, 78, 0),
+        (9, 105, 218),
+        (130, 80, 223),
+        (20, 110, 116),
+        (87, 96, 106),
+    ],
+)
+"""Bright, and each colour with a contrast of 4.5 and more: a picture is looked at smaller than a terminal."""
 _SECONDS: Final = 20.0
 _LINES: Final = 16
+_GREY: Final = "bright_black"
 
 
 class _Watched(Screen):
@@ -47,6 +74,12 @@ class _Watched(Screen):
         self.header[:] = header
 
 
+def _undim(line: Text) -> Text:
+    """Return a line whose dim parts are grey: dimmed colours are too pale."""
+    spans = [Span(each.start, each.end, _GREY) if each.style == "dim" else each for each in line.spans]
+    return Text(line.plain, _GREY if line.style == "dim" else line.style, spans=spans)
+
+
 def draw(path: Path = PICTURE, *, seconds: float = _SECONDS) -> None:
     """Play the demo for some seconds, and draw its last lines."""
     options = stage.DemoOptions(seconds=seconds, activity=4.0, records=1500, seed=1, keep=None)
@@ -56,7 +89,7 @@ def draw(path: Path = PICTURE, *, seconds: float = _SECONDS) -> None:
     heading = next(line for line in _Watched.lines if isinstance(line, Text) and line.plain.startswith("time "))
     console = Console(record=True, width=WIDE, file=io.StringIO(), force_terminal=True, highlight=False)
     for line in (heading, *events[-_LINES:], *_Watched.header):
-        console.print(line, no_wrap=True, crop=True)
-    drawn = console.export_svg(title="dockbell demo", unique_id="demo")
+        console.print(_undim(line), no_wrap=True, crop=True)
+    drawn = console.export_svg(title="dockbell demo", unique_id="demo", theme=_THEME)
     # No font is fetched: who looks has one.
     path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL), encoding="utf-8")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import tomllib
 from datetime import timedelta
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
@@ -11,10 +13,13 @@ from hypothesis import strategies as st
 
 from dockbell.config import Config, validate
 from dockbell.core.model import RESOURCES
+from dockbell.demo import stage
 from dockbell.demo.stage import CONFIRM_AFTER, _log_to, write_config
 from dockbell.sandbox import SandboxOptions
 from dockbell.sinks import load_sink_type
+from tests.demo.picture import PICTURE
 
+ROOT = Path(__file__).parents[2]
 MINUTE = timedelta(minutes=1)
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -77,3 +82,36 @@ def test_warnings_of_libraries_are_shown_and_their_chatter_is_not() -> None:
         logger.warning("%s is wrong", "this")
     logger.warning("later")
     assert listener.heard == [("library", "library: this is wrong", logging.WARNING)]
+
+
+def test_what_the_defaults_give_is_what_the_readme_says() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    typical = {
+        name: float(seconds)
+        for names, seconds in re.findall(r"(?m)^\| ([a-z, ]+?) \| (?:[^|]+\|){2} ([0-9.]+) s, [0-9.]+ s \|", readme)
+        for name in names.split(", ")
+    }
+    quick = [seconds for name, seconds in typical.items() if name != "warehouses"]
+    told = f"{min(quick):g} to {max(quick):g} s typically, {typical['warehouses']:g} s for warehouses"
+    assert told == stage.QUICKER[-1]
+
+
+def test_the_picture_is_bright_and_each_colour_in_it_stands_out() -> None:
+    drawn = PICTURE.read_text(encoding="utf-8")
+    background, title = re.findall(r'fill="(#[0-9a-f]{6})"', drawn)[:2]
+    colours = {title, *re.findall(r"fill: (#[0-9a-f]{6})", drawn)}
+    assert len(colours) > 5
+    assert luminance(background) > 0.9
+    assert {each for each in colours if contrast(each, background) < 4.5} == set()
+
+
+def contrast(colour: str, background: str) -> float:
+    """Return the contrast of two colours as WCAG 2 defines it, from 1 to 21."""
+    dark, bright = sorted((luminance(colour), luminance(background)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (each / 12.92 if each <= 0.03928 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -239,7 +239,7 @@ def _label(label: str, text: Text) -> Text:
 def _describe_inboxes(figures: Figures) -> Iterator[Text]:
     for sink, inbox in figures.inboxes.items():
         text = Text(f"{sink} {inbox.events:,}", SINK_STYLES.get(sink, ""))
-        if sink == "hook" and not figures.forged:
+        if sink == HOOK and inbox.events and not figures.forged:
             text.append(", every signature genuine", "")
         if inbox.repeated:
             text.append(f", {inbox.repeated} repeated and known by their revision")

@@ -36,6 +36,11 @@ CONFIRM_AFTER: Final = timedelta(seconds=5)
 
 LIMIT: Final = 300  # requests that the API allows in a minute (api-spec.md, "Limits"); the sandbox enforces them
 
+QUICKER: Final = (
+    "more often than by default, where changes take",
+    "0.7 to 2.1 s typically, 80 s for warehouses",
+)
+
 _KEY: Final = "dockbell"
 _VISITOR_KEY: Final = "visitor"
 _TICK: Final = 0.1
@@ -249,6 +254,8 @@ class _Stage:
         self._tell("API", f"{base_url}  {records:,} records, about {self._options.activity:g} changes a second")
         self._tell("", f"curl -H 'Authorization: Bearer {_VISITOR_KEY}' {address}/v1/items", "dim")
         self._tell("dockbell", f"reads it within {LIMIT} requests a minute, and publishes each change")
+        for line in QUICKER:
+            self._tell("", line, "dim")
         if isinstance(broker, Broker):
             self._tell("MQTT", f"{broker.url}  {broker.name}, and a subscriber to all events")
             self._tell("", f"mosquitto_sub -V 5 -p {broker.port} -t 'dockbell/#' -v", "dim")

@@ -84,7 +84,9 @@ def test_a_terminal_is_asked_and_the_key_is_neither_shown_nor_in_the_configurati
         terminal.answer("Name of this dockbell.* .dockbell.: ", "acme")
         terminal.answer("Where shall events go first .none, mqtt, webhook, stdout. .none.: ", "webhook")
         terminal.answer("Its URL, such as https://erp.*: ", f"{NOWHERE}/hook")
-        terminal.until("! sink receiver: 127.0.0.1:9: connection refused")
+        terminal.answer(
+            "(?s)! sink receiver: 127.0.0.1:9: connection refused.*Try again, or keep it as it is.*: ", "keep"
+        )
         terminal.answer("Serve a status page on http://127.0.0.1:8470. .Y/n.: ", "")
         terminal.until("written: dockbell.toml, dockbell.key, receiver.secret, dockbell.token")
         terminal.until(r'Webhook\(open\("receiver.secret"\)')
@@ -149,13 +151,13 @@ def test_an_api_that_cannot_be_read_is_told_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 1)])
+@pytest.mark.parametrize(("answer", "code"), [("write", 0), ("stop", 1)])
 def test_what_cannot_be_measured_is_written_if_one_wants_it(tmp_path: Path, answer: str, code: int) -> None:
     args = ("--base-url", NOWHERE, "--name", "acme", "--sink", "none", "--no-page")
     with on_terminal(tmp_path, "init", *args, env=KEY) as terminal:
         terminal.answer("Take the API key", "y")
         terminal.until("! .*cannot connect to 127.0.0.1:9")
-        terminal.answer("Write the configuration anyway. .y/N.: ", answer)
+        terminal.answer("Try again, write the configuration anyway, or stop. .again, write, stop. .again.: ", answer)
         assert terminal.finish() == code
     assert (tmp_path / "dockbell.toml").exists() == (code == 0)
     if code == 0:
@@ -163,6 +165,22 @@ def test_what_cannot_be_measured_is_written_if_one_wants_it(tmp_path: Path, answ
         assert "# Not measured: " in text
         assert "cannot connect to 127.0.0.1:9" in text
         assert set(read(tmp_path)["resources"]) == {"shipments", "packages", "items", "stock", "warehouses"}
+
+
+def test_an_address_that_is_wrong_can_be_given_again(api: str, tmp_path: Path) -> None:
+    with on_terminal(tmp_path, "init", "--base-url", NOWHERE, "--name", "acme", "--no-page", env=KEY) as terminal:
+        terminal.answer("Take the API key", "y")
+        terminal.answer("(?s)! .*cannot connect to 127.0.0.1:9.*Try again, write", "")
+        terminal.answer(f"what comes before /v1 .{NOWHERE}.: ", api)
+        terminal.answer("Take the API key", "y")
+        terminal.answer("Where shall events go first", "webhook")
+        terminal.answer("Its URL", f"{NOWHERE}/hook")
+        terminal.answer("Try again, or keep it as it is", "")
+        terminal.answer("Where shall events go first", "stdout")
+        terminal.until("written: dockbell.toml")
+        assert terminal.finish() == 0
+    table = read(tmp_path)
+    assert (table["sources"]["main"]["base_url"], [*table["sinks"]]) == (api, ["screen"])
 
 
 def test_a_configuration_that_is_there_is_kept_unless_one_insists(tmp_path: Path) -> None:

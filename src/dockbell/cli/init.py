@@ -27,6 +27,7 @@ _KEY_VARIABLE: Final = "DOCKBELL_API_KEY"
 _KEY_FILE: Final = "dockbell.key"
 _TOKEN_FILE: Final = "dockbell.token"
 _LISTEN: Final = "127.0.0.1:8470"
+_ADDRESS: Final = "Address of the API, what comes before /v1"
 _TOKEN_BYTES: Final = 32
 _REQUESTS: Final = 40
 _APART: Final = timedelta(seconds=1)
@@ -105,12 +106,19 @@ def init(
         click.echo(
             f"dockbell init asks a few questions and writes {files.path}. Ctrl-C ends it, and nothing is written.\n"
         )
-    url = asking.ask("--base-url", base_url, "Address of the API, what comes before /v1", check=_check_base_url)
+    url = asking.ask("--base-url", base_url, _ADDRESS, check=_check_base_url)
     key, usable = _choose_key(asking, files, api_key_env, api_key_file)
     report, unmeasured = (None, "--no-probe") if no_probe else _look(asking, url, usable)
+    while report is None and not unmeasured:
+        url = asking.ask("--base-url", None, _ADDRESS, default=url, check=_check_base_url)
+        key, usable = _choose_key(asking, files, None, None)
+        report, unmeasured = _look(asking, url, usable)
     name = asking.ask("--name", name, "Name of this dockbell, in the source of its events", default="dockbell")
     first = _choose_sink(asking, sink, sink_url)
     is_reached = first is None or no_probe or _try_sink(first, url, usable)
+    while not is_reached and asking.choose("Try again, or keep it as it is?", ("again", "keep")) == "again":
+        first = _choose_sink(asking, None, None)
+        is_reached = first is None or _try_sink(first, url, usable)
     address = "" if no_page else _choose_page(asking, listen)
     if first is not None and first.secret:
         files.secrets[first.secret] = mint(secrets.token_bytes(_TOKEN_BYTES))
@@ -150,6 +158,13 @@ class _Asking:
         if given is None and default is None:
             raise click.UsageError(f"{option} is missing")
         return read_option(option, lambda: check(given or default or ""))
+
+    def choose(self, question: str, choices: tuple[str, ...]) -> str:
+        """Return one of some words, the first by default; the last where no terminal can be asked."""
+        answer: str = (
+            click.prompt(question, default=choices[0], type=click.Choice(choices)) if self.is_asking else choices[-1]
+        )
+        return answer
 
     def confirm(self, question: str, *, default: bool) -> bool:
         return click.confirm(question, default=default) if self.is_asking else default
@@ -247,7 +262,10 @@ def _choose_page(asking: _Asking, listen: str | None) -> str:
 
 
 def _look(asking: _Asking, url: str, key: object) -> tuple[Report | None, str]:
-    """Measure how the API behaves; return the report, or why there is none and the operator wants to go on."""
+    """Measure how the API behaves; return the report, or why there is none and the operator wants to go on without.
+
+    Neither where the operator wants to try again.
+    """
     from functools import partial
 
     import anyio
@@ -276,13 +294,19 @@ def _look(asking: _Asking, url: str, key: object) -> tuple[Report | None, str]:
 
 
 def _go_on_without(asking: _Asking, reason: str) -> str:
-    """Return the reason why nothing was measured, where the operator wants the configuration all the same."""
+    """Return the reason why nothing was measured, where the operator wants the configuration all the same.
+
+    It is empty where the operator wants to try again.
+    """
     from dockbell.errors import DockbellError
 
     if asking.is_asking:
         print_reasons([reason], err=True)
-        if asking.confirm("Write the configuration anyway?", default=False):
-            return reason
+        match asking.choose("Try again, write the configuration anyway, or stop?", ("again", "write", "stop")):
+            case "again":
+                return ""
+            case "write":
+                return reason
     raise DockbellError(f"{reason}; nothing is written; --no-probe writes it without asking the API")
 
 

@@ -237,10 +237,13 @@ def reload(config_path: str | None, *, as_json: bool) -> None:
 async def _reload(config: Config) -> Result:
     from dockbell import app
     from dockbell.admin.commands import Result, await_commands, enqueue_commands, read_result
+    from dockbell.config.values import redact_url
     from dockbell.ports import CommandKind
 
     if not app.find_holder(config):
-        return Result(None, "failed", detail='no daemon runs; "dockbell run" reads the configuration when it starts')
+        none = f'no daemon works on {redact_url(config.store.url)}; "dockbell run" starts one'
+        moved = "one that was started with another [store] url follows the new one when it is started again"
+        return Result(None, "failed", detail=f"{none}; {moved}")
     async with aclosing(await app.open_command_store(config)) as command_store:
         commands = await enqueue_commands(command_store, [None], CommandKind.RELOAD, app.now())
         (command,) = await await_commands(command_store, commands, is_held=lambda: bool(app.find_holder(config)))

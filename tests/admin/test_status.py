@@ -248,6 +248,22 @@ def test_a_reason_says_whether_it_keeps_dockbell_from_its_work(
     assert [reason.hinders for reason in reasons] == hinders
 
 
+def test_what_fails_is_told_before_what_waits_for_an_operator_and_that_before_what_passes_by_itself() -> None:
+    feeds = (
+        replace(READ, feed=Feed("main", "stock")),
+        feed(held=7),
+        replace(feed("HTTP 401"), feed=Feed("a", "items")),
+    )
+    reasons = find_reasons(Status(NOON, "process 1", feeds, (replace(QUIET, dead=16), down(3))))
+    assert [(reason.weight.value, reason.about) for reason in reasons] == [
+        ("failing", "feed:a/items"),
+        ("failing", "sink:erp"),
+        ("waiting", "feed:main/shipments"),
+        ("waiting", "sink:erp"),
+        ("progress", "feed:main/stock"),
+    ]
+
+
 def test_a_daemon_that_does_not_run_hinders_everything() -> None:
     assert [reason.hinders for reason in find_reasons(Status(NOON, "", (), ()))] == [True]
 
@@ -424,8 +440,8 @@ def test_a_first_reading_that_fails_is_told_beside_those_that_go_on() -> None:
     failing = FeedState(1, FEED, failing={RunKind.PASS: failure(1, 0.5)})
     reasons = judge(*unread, replace(READ, feed=Feed("c", "stock"), state=failing))
     assert [reason.partition(";")[0] for reason in reasons] == [
-        "daemon: reads 2 of 3 feeds for the first time",
         "c/stock: never read to its end yet",
+        "daemon: reads 2 of 3 feeds for the first time",
     ]
 
 

@@ -239,7 +239,7 @@ def run_daemon_with_events(stage: Stage) -> None:
     events: list[Any] = []
 
     def found() -> bool:
-        events[:] = _read(stage, "shipments")
+        events[:] = [each for each in _read(stage, "shipments") if "key" in each["data"]]
         return bool(events)
 
     stage.wait(found, "there are no events")

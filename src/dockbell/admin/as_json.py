@@ -159,6 +159,7 @@ class StatusModel(Model):
     processes: list[ProcessModel]
     well: bool
     reasons: list[str]
+    delay: MeasuredModel | None
     feeds: list[FeedModel]
     sinks: list[SinkModel]
     web: WebModel | None
@@ -178,6 +179,7 @@ def describe_status(found: Status) -> StatusModel:
         processes=[describe_process(each) for each in found.members],
         well=not reasons,
         reasons=list(reasons),
+        delay=None if found.delay is None else describe_measured(found.delay),
         feeds=[_describe_feed(each, found.at) for each in found.feeds],
         sinks=[
             describe_sink(each, found.silences.get(each.name, Silence()), found.delays.get(each.name))

@@ -41,6 +41,7 @@ class FeedDelays:
 class Delays:
     """The delays of the last whole hour and of the quarter that goes on."""
 
+    whole: Delay | None = None  # of all feeds to all sinks; None where there were none
     feeds: Mapping[Feed, FeedDelays] = field(default_factory=dict)
     sinks: Mapping[str, Delay] = field(default_factory=dict)  # of whatever feed; those without any are left out
 
@@ -54,6 +55,7 @@ async def load_delays(read_store: ReadStore, sinks: Collection[str], at: datetim
             told.setdefault(each.feed, []).append(each)
     found = {sink: merge(each for each in measured if each.sink == sink) for sink in sinks}
     return Delays(
+        merge(each for feed in told.values() for each in feed),
         {feed: FeedDelays.of(each, at) for feed, each in told.items()},
         {sink: delay for sink, delay in found.items() if delay is not None},
     )

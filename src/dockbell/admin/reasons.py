@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
@@ -32,6 +33,14 @@ PASSES_FAILING: Final = timedelta(minutes=15)
 PASSES_BLIND: Final = "deletions and changes without a new updated_at are not seen"
 
 
+class Weight(StrEnum):
+    """How much a reason weighs, the heaviest first."""
+
+    FAILING = "failing"  # it stops dockbell's work now: a feed is not read, a sink not reached
+    WAITING = "waiting"  # an operator is to decide, or to look
+    PROGRESS = "progress"  # it passes by itself: a first reading
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why an operator should look."""
@@ -39,9 +48,11 @@ class Reason:
     kind: str  # ``daemon``, ``store``, ``web``, ``source``, ``feed`` or ``sink``
     name: str  # which source, feed or sink; empty for the others
     words: str  # what is wrong, and what to do
-    hinders: bool = False
-    """It stops dockbell's work now: a feed is not read, a sink not reached. What only waits for an operator does not
-    hinder."""
+    weight: Weight = Weight.WAITING
+
+    @property
+    def hinders(self) -> bool:
+        return self.weight is Weight.FAILING
 
     @property
     def about(self) -> str:
@@ -58,9 +69,12 @@ def list_reasons(status: Status) -> Sequence[str]:
 
 
 def find_reasons(status: Status) -> Sequence[Reason]:
-    """Return the reasons: of the daemon, the store, the web server, each source, feed and sink; none if all is well."""
+    """Return the reasons, the heaviest first; none if all is well.
+
+    Among equals they are in the order of daemon, store, web server, sources, each with its feeds, and sinks.
+    """
     words = 'does not run; start it by "dockbell run"'
-    reasons = [] if status.holder else [Reason("daemon", "", words, hinders=True)]
+    reasons = [] if status.holder else [Reason("daemon", "", words, Weight.FAILING)]
     reasons += [Reason("store", "", words) for words in _check_disk(status.footprint)]
     if (crowding := status.crowding) is not None:
         remedy = "keep strangers from [web] listen, by a firewall or a proxy"
@@ -69,13 +83,14 @@ def find_reasons(status: Status) -> Sequence[Reason]:
     if len(firsts) > 1:  # progress, and one line however many they are
         of_all = "all" if len(firsts) == len(status.feeds) else f"{len(firsts)} of"
         words = f"reads {of_all} {len(status.feeds)} feeds for the first time; their changes are seen after that"
-        reasons.append(Reason("daemon", "", words))
+        reasons.append(Reason("daemon", "", words, Weight.PROGRESS))
     for source, feeds in groupby(status.feeds, lambda each: each.feed.source):
         reasons += _check_source(source, tuple(feeds), status.at, are_firsts_told=len(firsts) > 1)
     for sink in status.sinks:
         found = _check_sink(sink, status.at)
-        reasons += [Reason("sink", sink.name, words, hinders=hinders) for words, hinders in found]
-    return reasons
+        reasons += [Reason("sink", sink.name, words, weight) for words, weight in found]
+    weights = list(Weight)
+    return sorted(reasons, key=lambda each: weights.index(each.weight))
 
 
 def format_age(age: timedelta) -> str:
@@ -151,11 +166,11 @@ def _check_source(source: str, feeds: Sequence[FeedStatus], at: datetime, *, are
         tries = f"{sum(each.count for each in failing.values())} readings of {len(failing)} feeds failed"
         last = max(failing.values(), key=attrgetter("until"))
         words = f"no feed could be read for {format_age(at - since)}, {tries}; the last: {last.problem}"
-        yield Reason("source", source, words, hinders=True)
+        yield Reason("source", source, words, Weight.FAILING)
     for each in feeds:
         is_told = is_down or (are_firsts_told and _is_read_first(each))
         found = _check_feed(each, at, None if is_down else failing.get(each.feed), is_told=is_told)
-        yield from (Reason("feed", str(each.feed), words, hinders=hinders) for words, hinders in found)
+        yield from (Reason("feed", str(each.feed), words, weight) for words, weight in found)
 
 
 def _find_failing(status: FeedStatus) -> Failing | None:
@@ -172,8 +187,8 @@ def _find_failing(status: FeedStatus) -> Failing | None:
 
 def _check_feed(
     status: FeedStatus, at: datetime, failing: Failing | None, *, is_told: bool
-) -> Iterator[tuple[str, bool]]:
-    """Yield the reasons of a feed, and whether each hinders; of one that an operator has paused there is none.
+) -> Iterator[tuple[str, Weight]]:
+    """Yield the reasons of a feed, with the weight of each; of one that an operator has paused there is none.
 
     ``is_told``: that its readings fail or are late, or that it was not read yet, is said of several feeds at once.
     """
@@ -183,20 +198,20 @@ def _check_feed(
     failure = f"; last attempt: {state.last_failure}" if state is not None and state.last_failure else ""
     is_late = status.read_at is not None and status.expected_at is not None and status.expected_at < at
     if state is not None and state.problem:
-        yield state.problem, True
+        yield state.problem, Weight.FAILING
     elif status.read_at is None and not is_told:
-        yield f"never read to its end yet{failure}", bool(failure)  # the first pass takes its time
+        yield f"never read to its end yet{failure}", Weight.FAILING if failure else Weight.PROGRESS
     if status.read_at is not None and is_late and not is_told:
         ago = format_age(at - status.read_at)
-        yield f"last read to its end {ago} ago, expected {status.schedule}{failure}", True
+        yield f"last read to its end {ago} ago, expected {status.schedule}{failure}", Weight.FAILING
     elif failing is not None and status.read_at is not None:
         ago = f"{format_age(at - failing.since)} ago"
         failed = f"reading failed {ago}" if failing.count == 1 else f"{failing.count} readings failed, the first {ago}"
-        yield f"the last {failed}: {failing.problem}", True
+        yield f"the last {failed}: {failing.problem}", Weight.FAILING
     if state is not None:
         if words := _check_passes(status, state, at):
-            yield words, True
-        yield from ((words, False) for words in find_waiting(state))
+            yield words, Weight.FAILING
+        yield from ((words, Weight.WAITING) for words in find_waiting(state))
 
 
 def _check_passes(status: FeedStatus, state: FeedState, at: datetime) -> str:
@@ -239,21 +254,24 @@ def _write_paths(state: FeedState) -> str:
     return "" if state.drift is None else ", ".join(sorted(state.drift.paths))
 
 
-def _check_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, bool]]:
+def _check_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, Weight]]:
     if state.dead:
         holds = "holds its key" if state.held == 1 else "hold their key"
         holding = f", {state.held} of them {holds} back" if state.held else ""
         lists = f'"dockbell dead {state.name}" lists {"it" if state.dead == 1 else "them"}'
-        yield f"{count_of(state.dead, 'dead letter')}{holding}; {lists}", False
+        yield f"{count_of(state.dead, 'dead letter')}{holding}; {lists}", Weight.WAITING
     found = state.found
     is_down = found is not None and found.condition is Condition.DOWN and at - found.since > DOWN_MOST
     if state.paused:
         ago = "" if state.paused_at is None else f" {format_age(at - state.paused_at)} ago"
         owed = count_of(state.owed, "event")
-        yield f'paused{ago}, {owed} owed: {state.paused}; "dockbell resume {state.name}" lets it go on', False
+        yield f'paused{ago}, {owed} owed: {state.paused}; "dockbell resume {state.name}" lets it go on', Weight.WAITING
     elif state.oldest is not None and at - state.oldest > OWED_MOST:
         error = f"; last error: {state.error}" if state.error else ""
         waiting = f"{count_of(state.owed, 'event')} owed, {count_of(state.blocked, 'key')} blocked"
-        yield f"an event waits for {format_age(at - state.oldest)}, {waiting}{error}", is_down
+        yield (
+            f"an event waits for {format_age(at - state.oldest)}, {waiting}{error}",
+            Weight.FAILING if is_down else Weight.WAITING,
+        )
     elif found is not None and is_down:
-        yield f"nothing could be delivered for {format_age(at - found.since)}: {found.reason}", True
+        yield f"nothing could be delivered for {format_age(at - found.since)}: {found.reason}", Weight.FAILING

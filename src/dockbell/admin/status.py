@@ -148,6 +148,7 @@ class Status:
     footprint: Footprint | None = None  # what the store uses of its disk, and what is left; None where that is unknown
     silences: Mapping[str, Silence] = field(default_factory=dict)
     """Why a sink gets no events, by name; empty where it was not looked for."""
+    delay: Delay | None = None  # of all changes to all sinks in the last hour; None where there were none
     delays: Mapping[str, Delay] = field(default_factory=dict)
     """The delays of changes to each sink in the last hour, by name; those without any are left out."""
     members: tuple[Member, ...] = ()  # the processes that share the store; empty where it has one at most
@@ -186,6 +187,7 @@ async def load_status(
         ),
         sinks=tuple(known.get(name, SinkState(name, 0, 0, 0, None, "")) for name in sinks),
         footprint=await read_store.measure(),
+        delay=delays.whole,
         delays=delays.sinks,
         members=tuple(await read_store.load_members()),
         crowding=await _find_crowding(read_store, states, at),

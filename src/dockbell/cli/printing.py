@@ -113,11 +113,11 @@ def print_raw(text: bytes) -> None:
     click.echo(shown)
 
 
-def print_reasons(reasons: Sequence[str], *, err: bool = False) -> None:
+def print_reasons(reasons: Sequence[str], *, err: bool = False, mark: str = "!", colour: str = "red") -> None:
     from dockbell.core.printable import printable
 
     for reason in reasons:
-        click.echo(f"{click.style('!', fg='red')} {printable(reason)}", err=err)
+        click.echo(f"{click.style(mark, fg=colour)} {printable(reason)}", err=err)
 
 
 def print_event(event: Event, *, with_source: bool) -> None:

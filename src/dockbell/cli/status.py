@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from dockbell.ports import Member, ReadStore, SinkState
 
 _MEMBER: Final = ("daemon", "slot", "sources", "requests/min", "taken over", "runs for", "version")
+_MARKS: Final = {"failing": ("✕", "red"), "waiting": ("!", "yellow"), "progress": ("…", "cyan")}
+"""How the reasons of each weight are marked, and in which colour."""
 _TOLD: Final = ("used", "dropped")
 """The phases of a signal that are told without being asked for."""
 
@@ -57,16 +61,18 @@ def status(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
       dockbell status --json | jq .reasons
     """
     from dockbell.admin.as_json import describe_status
-    from dockbell.admin.reasons import list_reasons
+    from dockbell.admin.reasons import find_reasons
 
     config = read_followed(config_path)
     found = ask_store(config, partial(_load, config))
-    reasons = list_reasons(found)
+    reasons = find_reasons(found)
     if as_json:
         print_json(describe_status(found))
     else:
         _print(found, verbose=verbose)
-        print_reasons(reasons)
+        for weight, alike in groupby(reasons, attrgetter("weight")):
+            mark, colour = _MARKS[weight]
+            print_reasons(list(map(str, alike)), mark=mark, colour=colour)
     exit_if(reasons)
 
 
@@ -159,6 +165,8 @@ def _delay_rows(found: Status) -> Iterator[tuple[object, ...]]:
         planned = None if predicted is None else in_words(predicted)
         for sink, delay in each.delays.sinks.items():
             yield (each.feed, sink, delay.count, *map(write, (delay.p50, delay.p99, delay.mean)), planned)
+    if (whole := found.delay) is not None:
+        yield ("all", "", whole.count, *map(write_delay, (whole.p50, whole.p99, whole.mean)), None)
 
 
 def _age(moment: datetime | None, at: datetime) -> str:

@@ -120,7 +120,8 @@ class PageState:
             "at": write_moment(status.at),
             "started_at": write_moment(self._started_at),
             "well": not reasons,
-            "reasons": [{"text": str(reason), "about": reason.about} for reason in reasons],
+            "reasons": [{"text": str(each), "about": each.about, "weight": each.weight.value} for each in reasons],
+            "delay": _describe_delay(status.delay),
             "processes": [msgspec.structs.asdict(describe_process(each)) for each in status.members],
             "url": None if config.web is None else config.web.base_url,
         }

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from dockbell.admin.as_json import Count, Model, describe_status
 from dockbell.admin.history_as_json import describe_history
-from dockbell.admin.reasons import Reason, find_reasons
+from dockbell.admin.reasons import Reason, Weight, find_reasons
 from dockbell.admin.status import Status
 from dockbell.admin.why import find_history
 from dockbell.config import Config
@@ -69,7 +69,7 @@ class Health:
             words = f"does not answer within {_PATIENCE.total_seconds():.0f} s; look at its disk"
         except Exception as error:  # noqa: BLE001  # whatever it is, it hinders, and is no fault of this answer
             words = str(error).removeprefix("store: ")
-        return [Reason("store", "", words, hinders=True)]
+        return [Reason("store", "", words, Weight.FAILING)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ class Shop:
         records: By resource and id.
         refused: Keys whose events the sink ``erp`` will never take.
         taken: The sink and key of each event that was taken.
+        is_failing: The API answers nothing.
     """
 
     def __init__(self) -> None:
@@ -88,6 +89,7 @@ class Shop:
         self.refused: set[str] = set()
         self.taken: list[tuple[str, str]] = []
         self.url = ""
+        self.is_failing = False
         for n in range(40):
             self.put("stock", f"stk_{n:02}", available=n)
             self.put("warehouses", f"whs_{n:02}", name=f"Dock {n}")
@@ -121,6 +123,9 @@ class Shop:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
+                if shop.is_failing:
+                    self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"{}")
+                    return
                 parts = urlsplit(self.path)
                 since = parse_qs(parts.query).get("updated_since", [""])[0]
                 page = {"data": shop.find(parts.path.rpartition("/")[2], since), "next_cursor": None}

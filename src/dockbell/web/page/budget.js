@@ -1,6 +1,6 @@
 // The budget of each source: who spent the requests of each minute, how many were left, and how they are planned.
 
-import { span, stack, window } from './draw.js';
+import { counted, latest, span, stack } from './draw.js';
 import { drawn, faint, h, show } from './elements.js';
 import { table } from './rows.js';
 import { count, formatDelay, tellDelay } from './words.js';
@@ -11,6 +11,8 @@ const KINDS = [
   ['others', 'others’ use of the key'], ['left', 'left'],
 ];
 
+const BESIDE = ['others', 'left']; // no requests of ours
+
 export function showBudgets(node, about, budgets, plans) {
   about.textContent = `requests a minute, ${span()}`;
   show(node, budgets.map((budget) => h('div', { class: 'budget', key: budget.source, id: `budget:${budget.source}`, tabindex: -1 }, describe(budget), tellPlan(plans.find((plan) => plan.source === budget.source)))));
@@ -18,16 +20,17 @@ export function showBudgets(node, about, budgets, plans) {
 
 function describe(budget) {
   const bands = KINDS.map(([kind]) => [`band ${kind}`, budget.kinds[kind] ?? []]);
-  const sums = KINDS.map(([kind]) => window(budget.kinds[kind] ?? []));
-  const latest = sums.map((values) => values.at(-1) ?? 0);
+  const sums = KINDS.map(([kind]) => counted(budget.kinds[kind] ?? []));
+  const last = KINDS.map(([kind]) => latest(budget.kinds[kind] ?? []));
+  const used = KINDS.reduce((sum, [kind], n) => sum + (BESIDE.includes(kind) ? 0 : last[n]), 0);
   const words = (i) => KINDS.map(([, name], n) => [name, sums[n][i] ?? 0]).filter(([, n]) => n > 0).map(([name, n]) => `${name} ${n}`).join(' · ') || 'no requests';
   return [
     h('p', { class: 'budget-head' }, h('strong', null, budget.source), ' ',
-      h('span', null, `${count(budget.used)} used within the last minute`, budget.remaining == null ? '' : `, ${count(budget.remaining)} left`),
+      h('span', null, `${count(used)} requests in the last whole minute`, budget.remaining == null ? '' : `, ${count(budget.remaining)} left now`),
       faint(`of ${count(budget.limit)} a minute; dockbell may use ${count(budget.allowed)}`)),
     stack(bands, { end: budget.end, step: budget.step, top: budget.limit, marks: budget.allowed < budget.limit ? [budget.allowed] : [], label: `Requests a minute of ${budget.source}, ${span()}; the last minute: ${words(sums[0].length - 1)}`, words }),
-    h('ul', { class: 'legend' }, KINDS.map(([kind, name], n) => h('li', { key: kind, class: latest[n] ? null : 'none' },
-      drawn(`swatch ${kind}`), `${name} `, h('span', { class: 'number' }, count(latest[n]))))),
+    h('ul', { class: 'legend' }, KINDS.map(([kind, name], n) => h('li', { key: kind, class: last[n] ? null : 'none' },
+      drawn(`swatch ${kind}`), `${name} `, h('span', { class: 'number' }, count(last[n]))))),
   ];
 }
 

@@ -113,7 +113,8 @@ function drawDaemon(daemon) {
   $('name').textContent = daemon.name;
   $('version').textContent = `dockbell ${daemon.version}`;
   const words = showVerdict($('verdict'), daemon, ofKind, go, lostAt);
-  const title = `${lostAt ? '(?) ' : daemon.well ? '' : `(${daemon.reasons.length}) `}${daemon.name} · dockbell`;
+  const look = daemon.reasons.filter((reason) => reason.weight !== 'progress').length;
+  const title = `${lostAt ? '(?) ' : look === 0 ? '' : `(${look}) `}${daemon.name} · dockbell`;
   if (document.title !== title) document.title = title;
   const said = lostAt ? 'Connection lost.' : `${words}.`;
   if ($('said').textContent !== said) $('said').textContent = said;

@@ -1,11 +1,11 @@
 // The sinks: one row each, opened to its deliveries that died and what may be done about them.
 
 import { actButton, get, pathOf, whyNot } from './acting.js';
-import { span, spark, window } from './draw.js';
+import { counted, latest, span, spark } from './draw.js';
 import { age, faint, h } from './elements.js';
 import { badge, cell, delayCell, drawer, facts, opener, Rows } from './rows.js';
 import { withCommands } from './verdict.js';
-import { brief, count, formatRate, latest, plural, SHAPES, tellAll } from './words.js';
+import { brief, count, formatRate, plural, SHAPES, tellAll } from './words.js';
 
 const SHOWN = { connected: ['well', 'well'], waiting: ['look', 'wait'], down: ['bad', 'bad'], paused: ['look', 'paused'], unknown: ['wait', 'wait'] };
 
@@ -49,13 +49,13 @@ export class Sinks extends Rows {
   row(sink, isOpen, toggle) {
     const [kind, word, shape] = judgeSink(sink);
     const id = `sink-drawer:${sink.sink}`;
-    const values = window(sink.rate.values);
+    const values = counted(sink.rate.values);
     const most = Math.max(0, ...values.map((value) => value ?? 0));
     return [
       h('div', { class: 'line' },
         h('span', { class: 'cell who', key: 'who' }, opener(id, sink.sink, isOpen, toggle), badge(kind, shape, word)),
-        cell('rate', 'delivered', h('span', null, `${formatRate(latest(values))}/s`), faint(sink.type)),
-        h('span', { class: 'cell drawn', key: 'drawn' }, spark(sink.rate.values, { end: sink.rate.end, step: sink.rate.step, label: `Events delivered, ${span()}: at most ${formatRate(most)} a second`, words: (value) => `${count(value)} events` })),
+        cell('rate', 'delivered', h('span', null, `${formatRate(latest(sink.rate.values))}/s`), faint(sink.type)),
+        h('span', { class: 'cell drawn', key: 'drawn' }, spark(sink.rate.values, { end: sink.rate.end, step: sink.rate.step, isCounted: true, label: `Events delivered, ${span()}: at most ${formatRate(most)} a second`, words: (value) => `${count(value)} events` })),
         cell('owed', 'owed', h('span', null, brief(sink.owed)), sink.blocked > 0 && faint(plural(sink.blocked, 'blocked key'))),
         cell('oldest', 'waiting for', age(sink.oldest, 'for', 'nothing')),
         delayCell('event to sink', sink.delay),

@@ -1,8 +1,9 @@
 // At a glance: whether all is well, and if not, what to do, each reason leading to its place.
 
+import { latest } from './draw.js';
 import { age, drawn, h, show } from './elements.js';
 import { table } from './rows.js';
-import { brief, count, everyOf, formatRate, latest, now, parseEvery, plural, tellDelay } from './words.js';
+import { brief, count, everyOf, formatRate, now, parseEvery, plural, tellDelay } from './words.js';
 
 const PROCESS = ['process', 'sources', 'requests/min', 'taken over', 'runs for', 'version'];
 const WHERE = { feed: 'feed', sink: 'sink', source: 'budget' };
@@ -23,38 +24,47 @@ export function withCommands(text) {
 export function showVerdict(node, daemon, parts, go, lostAt) {
   const feeds = parts('feed').filter((feed) => !feed.paused);
   const sinks = parts('sink');
-  const reasons = daemon.reasons;
-  const words = daemon.well ? (lostAt ? 'All was well' : 'All is well') : reasons.length === 1 ? 'One thing to look at' : `${reasons.length} things to look at`;
+  const { reasons } = daemon;
+  const [kind, sign, words] = judge(reasons, lostAt);
   show(node,
-    h('div', { class: `verdict ${daemon.well ? 'well' : 'look'}` },
-      drawn('sign', lostAt ? '?' : daemon.well ? '✓' : '!'),
+    h('div', { class: `verdict ${kind}` },
+      drawn('sign', lostAt ? '?' : sign),
       h('div', { class: 'words' },
         h('p', { id: 'verdict-words', class: 'big' }, words),
         lostAt && h('p', { class: 'faint', key: 'lost' }, 'when this was heard last, ', age(lostAt), '.'),
         daemon.well && !lostAt && h('p', { class: 'faint' }, `${plural(feeds.length, 'feed')} read in time, ${plural(sinks.length, 'sink')} ${sinks.length === 1 ? 'takes' : 'take'} what ${sinks.length === 1 ? 'it is' : 'they are'} sent. Up for `, age(daemon.started_at, 'for'), '.'),
         !daemon.well && h('ul', { class: 'reasons' }, reasons.map((reason, i) => tellReason(reason, i, go)))),
-      showFigures(feeds, sinks, parts('budget')),
+      showFigures(feeds, sinks, parts('budget'), daemon.delay),
       daemon.processes.length > 0 && table('Processes', PROCESS, daemon.processes.map((each) => [each.process, count(each.sources), count(each.requests_per_minute), count(each.taken_over), age(each.since, 'for'), each.version]))));
   return words;
 }
 
-function tellReason({ text, about }, i, go) {
+/** Return the kind, the sign and the words of how everything stands: what fails weighs more than what waits. */
+function judge(reasons, lostAt) {
+  const [failing, waiting] = ['failing', 'waiting'].map((weight) => reasons.filter((reason) => reason.weight === weight).length);
+  const things = (n) => (n === 1 ? 'One thing' : `${n} things`);
+  if (failing) return ['bad', '✕', `${things(failing)} ${failing === 1 ? 'fails' : 'fail'}${waiting ? `, ${waiting} to look at` : ''}`];
+  if (waiting) return ['look', '!', `${things(waiting)} to look at`];
+  if (reasons.length) return ['wait', '○', 'Reading for the first time'];
+  return ['well', '✓', lostAt ? 'All was well' : 'All is well'];
+}
+
+function tellReason({ text, about, weight }, i, go) {
   const place = placeOf(about);
-  return h('li', { key: `${about} ${i}` },
+  return h('li', { key: `${about} ${i}`, class: `weight-${weight}` },
     h('span', null, withCommands(text)),
     place && h('a', { href: `#${place.replace(':', '=')}`, 'aria-label': `Show ${about.replace(':', ' ')}`, on: { click: (event) => { event.preventDefault(); go(place); } } }, 'Show'));
 }
 
-function showFigures(feeds, sinks, budgets) {
+function showFigures(feeds, sinks, budgets, delay) {
   const read = feeds.filter((feed) => feed.read_at).sort((a, b) => overdue(b) - overdue(a));
   const owed = sinks.reduce((sum, sink) => sum + sink.owed, 0);
   const dead = sinks.reduce((sum, sink) => sum + sink.dead, 0);
   const perMinute = sinks.reduce((sum, sink) => sum + latest(sink.rate.values), 0);
-  const busiest = feeds.filter((feed) => feed.delay).sort((a, b) => b.delay.count - a.delay.count)[0];
   const left = budgets.filter((budget) => budget.remaining != null).map((budget) => budget.remaining);
   return h('dl', { class: 'figures' },
     figure('stalest feed', age(read[0]?.read_at, 'for'), read.length ? `${read[0].feed}, ${everyOf(read[0])}` : 'nothing read yet'),
-    figure('change to sink', busiest ? tellDelay(busiest.delay, 'p50') : '–', busiest ? `typical, ${busiest.feed}` : 'no change yet'),
+    figure('change to sink', delay ? tellDelay(delay, 'p50') : '–', delay ? `typical, p99 ${tellDelay(delay, 'p99')}, last hour` : 'no change in the last hour'),
     figure('delivered', `${formatRate(perMinute)}/s`, plural(sinks.length, 'sink')),
     figure('owed', brief(owed), dead ? plural(dead, 'dead letter') : 'no dead letters', dead > 0),
     budgets.length > 0 && figure('requests left', left.length ? brief(Math.min(...left)) : '–', 'of this minute’s budget'));

@@ -77,9 +77,6 @@ export const tellDelay = (delay, name) => `${delay.estimated ? '≈' : ''}${form
 /** All of a delay, of the last hour. */
 export const tellAll = (delay, noun) => delay && `${tellDelay(delay, 'p50')} typical, ${tellDelay(delay, 'p99')} at p99 (${plural(delay.count, noun)})`;
 
-/** The events of the last whole minute, or of the running one where these are more already. */
-export const latest = (values) => Math.max(values.at(-1) ?? 0, values.at(-2) ?? 0);
-
 /** Events per second, from events per minute. */
 export function formatRate(perMinute) {
   const rate = perMinute / 60;

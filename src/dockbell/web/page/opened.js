@@ -46,7 +46,7 @@ function sendButton({ sink, stage }, { feed, sequence, key }) {
   const path = `sinks/${pathOf(sink)}`;
   const title = `${feed} #${sequence} to ${sink}`;
   if (stage === 'blocked') return actButton('Send now', { title, path: `${path}/retry` });
-  if (key && (stage === 'dead' || stage === 'held')) return actButton('Retry', { title, path: `${path}/dead/retry`, body: { letters: [{ feed, sequence, key }] } });
+  if (key && stage === 'dead') return actButton('Retry', { title, path: `${path}/dead/retry`, body: { letters: [{ feed, sequence, key }] } });
   if (stage === 'delivered' || stage === 'before its beginning') return actButton('Send again', { title, path: `${path}/replay`, body: { feed, sequence } });
   return null;
 }

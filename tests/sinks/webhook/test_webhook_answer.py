@@ -153,6 +153,11 @@ async def test_an_answer_that_quotes_our_request_gives_no_secret_away() -> None:
         url = f"http://127.0.0.1:{receiver.port}/hooks/s3cret?token=t0psecret"
         outcome = await attempt(make_sink(url, bearer="abcdefgh", headers={"X-Key": "k-123456"}))
     hidden = "[redacted]"
+    for written in ('{"key": "a\\"b&c/d"}', "key=a%22b%26c%2Fd", "<p>a&quot;b&amp;c/d</p>"):
+        async with receiving(respond("400 Bad Request", body=written.encode())) as receiver:
+            answer = (await attempt(make_sink(receiver.url, headers={"X-Key": 'a"b&c/d'}))).answer
+        assert hidden in answer
+        assert "b&c" not in answer.replace("&amp;", "&").replace("%26", "&")
     expected = f"Cannot POST {hidden}: bearer {hidden}, authorization {hidden}, x-key {hidden}, token {hidden}"
     assert outcome.answer == expected
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import ssl
 import time
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -88,6 +88,7 @@ class WebhookSink:
         self._unwelcome = Bell()
         self._answered = False
         self._has_answered = False  # ever
+        self._secrets: tuple[Target, Headers, Sequence[str]] | None = None
         self._timed_out = f"timed out after {settings.timeout.total_seconds():g} s"
         # TCP and TLS get at most a third of the time each: a silent host is unreachable, not slow.
         self._extensions = {"timeout": {"connect": min(_CONNECT_LIMIT, self._timeout / 3).total_seconds()}}
@@ -149,8 +150,15 @@ class WebhookSink:
             kind = OutcomeKind.UNREACHABLE if isinstance(error, _UNREACHED) else OutcomeKind.FAILED
             outcome = outcome or Outcome(kind, self._explain(target, error))
         if body and self._keeps_answers:
-            return replace(outcome, answer=show_answer(bytes(body), find_secrets(target, self._headers.current)))
+            return replace(outcome, answer=show_answer(bytes(body), self._find_secrets(target)))
         return outcome
+
+    def _find_secrets(self, target: Target) -> Sequence[str]:
+        """Return what no answer may give away; looked for once, until the target or the headers are others."""
+        headers = self._headers.current
+        if self._secrets is None or self._secrets[0] is not target or self._secrets[1] is not headers:
+            self._secrets = target, headers, find_secrets(target, headers)
+        return self._secrets[2]
 
     def _explain(self, target: Target, error: Exception) -> str:
         was_cut = not (self._has_answered or isinstance(error, _UNREACHED)) and target.url.scheme == "http"

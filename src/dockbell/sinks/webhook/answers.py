@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import json
 from collections.abc import Iterable
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from dockbell.core.printable import escape_controls
 from dockbell.sinks.webhook.settings import Headers, Target
@@ -19,14 +21,27 @@ _SCHEMES: Final = ("Basic ", "Bearer ")
 
 
 def find_secrets(target: Target, headers: Headers) -> list[str]:
-    """Return what an answer may quote of our request that only the receiver is to know, the longest first."""
+    """Return what an answer may quote of our request that only the receiver is to know, the longest first.
+
+    Each as it is, and as it stands in a URL, in HTML and in JSON.
+    """
     path, query = target.url.path, target.url.query.decode()
     found = {path, query, f"{path}?{query}", *(value for _, value in parse_qsl(query))}
     for name, value in headers:
         if name not in (b"user-agent", b"host"):
             text = value.decode()
             found |= {text, *(text.removeprefix(scheme) for scheme in _SCHEMES)}
-    return sorted((each for each in found if len(each) >= _SECRET_LEAST), key=len, reverse=True)
+    secret = {each for each in found if len(each) >= _SECRET_LEAST}
+    written = {write(each) for each in secret for write in (str, _quote, html.escape, _write_json)}
+    return sorted(written, key=len, reverse=True)
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _write_json(text: str) -> str:
+    return json.dumps(text)[1:-1]
 
 
 def show_answer(body: bytes, secrets: Iterable[str]) -> str:

@@ -76,7 +76,7 @@ def test_status_is_fine_while_a_daemon_runs_and_not_after(daemon: Program, tmp_p
 def test_status_says_why_it_is_not_well(daemon: Program, tmp_path: Path) -> None:
     daemon.end()
     result = run("status", cwd=tmp_path)
-    assert '! daemon: does not run; start it by "dockbell run"' in result.stdout.splitlines()
+    assert '✕ daemon: does not run; start it by "dockbell run"' in result.stdout.splitlines()
 
 
 def test_check_is_fine_while_a_daemon_runs(daemon: Program, tmp_path: Path) -> None:

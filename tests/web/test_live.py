@@ -80,6 +80,7 @@ async def test_a_page_is_shown_everything_that_is_configured(served: Served) -> 
     assert page.parts["dockbell"]["reasons"][0] == {
         "text": "daemon: reads all 5 feeds for the first time; their changes are seen after that",
         "about": "daemon",
+        "weight": "progress",
     }
     feed = page.parts["feed:main/shipments"]
     assert (feed["records"], feed["events"], feed["every"], feed["polled"]) == (2, 2, "1m", True)
@@ -108,8 +109,7 @@ async def test_a_page_is_shown_an_event_within_a_second(tmp_path: Path) -> None:
                 "change": "created",
                 "revision": 1,
                 "at": "2026-11-21T12:00:00.000Z",
-                "changed": [],
-                "more": 0,
+                "words": "n: 1",
             }
 
 

@@ -19,30 +19,10 @@ from dockbell.demo.lines import WIDE, Screen
 
 PICTURE: Final = Path(__file__).parents[2] / "docs" / "images" / "demo.svg"
 
-_THEME: Final = TerminalTheme(
-    (255, 255, 255),
-    (31, 35, 40),
-    [
-        (31, 35, 40),
-        (164, 14, 38),
-        (17, 99, 41),
-        (125, 78, 0),
-        (9, 105, 218),
-        (130, 80, 223),
-        (20, 110, 116),
-        (87, 96, 106),
-    ],
-    [
-        (87, 96, 106),
-        (164, 14, 38),
-        (17, 99, 41),
-        (125, 78, 0),
-        (9, 105, 218),
-        (130, 80, 223),
-        (20, 110, 116),
-        (87, 96, 106),
-    ],
-)
+_INK: Final = (31, 35, 40)
+_FADED: Final = (87, 96, 106)
+_COLOURS: Final = [(164, 14, 38), (17, 99, 41), (125, 78, 0), (9, 105, 218), (130, 80, 223), (20, 110, 116), _FADED]
+_THEME: Final = TerminalTheme((255, 255, 255), _INK, [_INK, *_COLOURS], [_FADED, *_COLOURS])
 """Bright, and each colour with a contrast of 4.5 and more: a picture is looked at smaller than a terminal."""
 _SECONDS: Final = 20.0
 _LINES: Final = 16

@@ -20,7 +20,8 @@ def add_attempts(connection: Connection, sink: str, attempts: Sequence[Attempt])
         (
             (
                 sink,
-                *astuple(each.feed),
+                each.feed.source,  # astuple() copies deeply: a third of all this
+                each.feed.resource,
                 each.key,
                 each.sequence,
                 each.number,

@@ -27,7 +27,7 @@ from psycopg.types.string import ByteaLoader
 
 from dockbell.stores.postgres.packing import pack, unpack
 from dockbell.stores.sql.connection import Cursor
-from dockbell.stores.sql.dialect import BY_KEY, IS_AT, IS_HELD, IS_OWN, LOCKED, THEN_JOIN, UNLOCKED
+from dockbell.stores.sql.dialect import BY_KEY, IS_AT, IS_HELD, IS_OWN, LOCKED, SKIP_LOCKED, THEN_JOIN
 
 _APPLICATION: Final = "dockbell"
 _CONNECT_SECONDS: Final = 10
@@ -48,7 +48,7 @@ _WORDS: Final = (
     (re.compile(rf"\b{THEN_JOIN}(?=\s+\w+\s+(?:AS \w+\s+)?(?:ON|USING)\b)"), "JOIN"),
     (re.compile(re.escape(IS_HELD)), "held"),
     (re.compile(re.escape(LOCKED)), "FOR UPDATE"),
-    (re.compile(re.escape(UNLOCKED)), "FOR UPDATE SKIP LOCKED"),
+    (re.compile(re.escape(SKIP_LOCKED)), "FOR UPDATE SKIP LOCKED"),
     (re.compile(re.escape(IS_OWN)), "is_still(source, resource, token, ?, 'LE003')"),
     (re.compile(re.escape(IS_AT)), "is_still(source, resource, sequence, ?, 'LE005')"),
     (re.compile(r"\bjson_each\((\?|:\w+)\)(?! AS)"), r"json_each(\1) AS named"),

@@ -9,7 +9,7 @@ from dockbell.core.model import Feed
 from dockbell.core.moment import EPOCH, from_micros, to_micros
 from dockbell.core.publishing.settlement import Attempt, Verdict
 from dockbell.stores.sql.connection import FEED_ID, Connection, moment, transaction
-from dockbell.stores.sql.dialect import UNLOCKED
+from dockbell.stores.sql.dialect import SKIP_LOCKED
 
 
 def add_attempts(connection: Connection, sink: str, attempts: Sequence[Attempt]) -> None:
@@ -44,7 +44,7 @@ def trim_attempts(connection: Connection, keep: int) -> int:
     with transaction(connection):
         return connection.execute(
             "DELETE FROM attempts WHERE id IN (SELECT id FROM attempts"
-            f" WHERE id <= (SELECT max(id) FROM attempts) - ? ORDER BY id {UNLOCKED})",
+            f" WHERE id <= (SELECT max(id) FROM attempts) - ? ORDER BY id {SKIP_LOCKED})",
             (keep,),
         ).rowcount
 

@@ -12,8 +12,8 @@ THEN_JOIN: Final = "CROSS JOIN"
 
 LOCKED: Final = "/* FOR UPDATE */"
 """After a query in a transaction that writes: nobody else writes its rows meanwhile, as nobody does in SQLite."""
-UNLOCKED: Final = "/* FOR UPDATE SKIP LOCKED */"
-"""The same, but for rows that another transaction is writing: in SQLite there is none."""
+SKIP_LOCKED: Final = "/* FOR UPDATE SKIP LOCKED */"
+"""The same, without the rows that another transaction is writing; SQLite has no other one."""
 IS_OWN: Final = "token = ?"
 """Of ``feeds``: that this process has taken the row last. PostgreSQL refuses the statement where another one has, and
 does not count its rows."""

@@ -246,8 +246,8 @@ def judge(status: int, retry_after: str, fates: Mapping[int, Fate], now: datetim
 
 def parse_retry_after(value: str, now: datetime) -> timedelta | None:
     """Return the pause that a Retry-After header asks for, in either form (RFC 9110, 10.2.3), at most 24 hours."""
-    if re.fullmatch(r"[0-9]+", value.strip()):
-        return timedelta(seconds=min(float(value), _RETRY_AFTER_MOST.total_seconds()))
+    if re.fullmatch(r"[0-9]+", number := value.strip()):
+        return timedelta(seconds=min(float(number), _RETRY_AFTER_MOST.total_seconds()))
     try:
         moment = parsedate_to_datetime(value)
         if moment.tzinfo is None:

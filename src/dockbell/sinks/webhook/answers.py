@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qsl, quote
 
@@ -44,10 +44,21 @@ def _write_json(text: str) -> str:
     return json.dumps(text)[1:-1]
 
 
-def show_answer(body: bytes, secrets: Iterable[str]) -> str:
-    """Return the text of an answer as it may be kept."""
+def show_answer(body: bytes, secrets: Sequence[str]) -> str:
+    """Return the text of an answer as it may be kept; of the body perhaps only the beginning was read."""
     text = body.decode("utf-8", "replace")
     for secret in secrets:
         text = text.replace(secret, _REDACTED)
-    text = escape_controls(text.strip())
+    text = escape_controls(_hide_beginning(text.rstrip("\ufffd"), secrets).strip())
     return text if len(text) <= SHOWN_MOST else f"{text[: SHOWN_MOST - 1]}…"
+
+
+def _hide_beginning(text: str, secrets: Sequence[str]) -> str:
+    """Return a text without the beginning of a secret at its end, where it was cut."""
+    for secret in secrets:
+        place = text.find(secret[:_SECRET_LEAST], max(0, len(text) - len(secret)))
+        while place >= 0:
+            if secret.startswith(text[place:]):
+                return text[:place] + _REDACTED
+            place = text.find(secret[:_SECRET_LEAST], place + 1)
+    return text

@@ -90,7 +90,7 @@ async def test_an_operators_pause_and_its_end_are_noticed_within_a_second(
         await change_keys(store, "a")
         await until(lambda: len(sink.got) == 1)
         await command_store.pause("screen", "paused by the operator", NOON)
-        await until(lambda: relay._paused is not None, seconds=1)
+        await until(lambda: relay.paused is not None, seconds=1)
         await change_keys(store, "bc")
         await anyio.sleep(0.05)
         assert len(sink.got) == 1
@@ -132,12 +132,12 @@ async def test_what_was_looked_up_before_the_receiver_closed_does_not_resume_it(
             looks += 1
             if looks == 1:
                 sink.finish(CLOSED)
-                await until(lambda: relay._paused is not None)
+                await until(lambda: relay.paused is not None)
             return controls
 
         monkeypatch.setattr(store.sink("screen"), "load_controls", load_and_close)
         await until(lambda: looks == 2)  # what the first found is applied by then
-        assert relay._paused is not None
+        assert relay.paused is not None
     assert not [fact for fact in ear.facts if isinstance(fact, SinkResumed)]
 
 

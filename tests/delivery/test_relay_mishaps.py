@@ -205,7 +205,7 @@ async def test_an_operator_who_resumes_a_sink_need_not_wait_for_its_next_probe(s
     async with relaying(store, sink, clock) as relay:
         await until(lambda: relay._queue.breaker.is_open)
         await command_store.pause("screen", "a break", NOON)
-        await until(lambda: relay._paused is not None, seconds=1)
+        await until(lambda: relay.paused is not None, seconds=1)
         is_down = False
         await command_store.resume("screen", NOON)
         await until(lambda: sorted({each.event.sequence for each in sink.got[-2:]}) == [1, 2], seconds=1.5)

@@ -1,16 +1,14 @@
 """Delivers the events of the outbox to one sink: reads ahead, hands over, notes the outcomes, saves the positions.
 
 :mod:`dockbell.core.publishing.delivery_queue` decides what is owed, in which order and when;
-:mod:`dockbell.delivery.outbox_reader` reads it, and evaluates the sink's filters. What an operator decides (to pause a
-sink, to replay events, to release a held key) are rows of the store, which the relay reads twice a second. It is one
-module because all of this changes the state of one session.
+:mod:`dockbell.delivery.outbox_reader` reads it, and evaluates the sink's filters;
+:mod:`dockbell.delivery.operator_controls` applies what operators decide.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
@@ -24,15 +22,16 @@ from dockbell.core.model import Delivery, Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.delivery_queue import DeliveryQueue
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.publishing.rendering import Rendering
-from dockbell.core.publishing.settlement import RecordId, Settlement, StartOffset
+from dockbell.core.publishing.settlement import Settlement, StartOffset
 from dockbell.delivery.checkpoints import Checkpoints
 from dockbell.delivery.clock_watch import ClockWatch
 from dockbell.delivery.delivery_report import DeliveryReport
+from dockbell.delivery.operator_controls import OperatorControls
 from dockbell.delivery.outbox_reader import OutboxReader
 from dockbell.delivery.retained_state import StoredRetainedState
 from dockbell.host.evaluator import SHARED, LimitedEvaluator
 from dockbell.ports import Bell, Sink, StateKeeper, Store
-from dockbell.telemetry import SinkPaused, SinkResumed, Telemetry
+from dockbell.telemetry import Telemetry
 
 _CHECKPOINT_EVERY: Final = timedelta(seconds=1)
 """How much a crash may repeat: what was settled since the last checkpoint but one."""
@@ -99,14 +98,15 @@ class Relay:
         self._bell = Bell()
         self._turns = Bell()
         self._stopping = False
-        self._paused: str | None = None
         self._failures = 0
         self._has_turned = False
         self._report = DeliveryReport(sink.name, telemetry)
         self._checkpoints = Checkpoints(self._sink_store, now, self._note_saved, keep_attempts=keep_attempts)
+        self._controls = OperatorControls(
+            sink.name, self._sink_store, telemetry, now=now, ring=self._bell.ring, checkpoint=self._checkpoint
+        )
         self._must_begin_again = False
         self._clock = ClockWatch(now, steady)
-        self._hurried = self._decided = 0
         self._purges = store.purges
         self._starts: Mapping[Feed, StartOffset] = {}
         self._starts_seen = 0
@@ -167,7 +167,12 @@ class Relay:
     def _is_done(self) -> bool:
         if not self._has_turned:
             return False
-        return self._queue.breaker.is_open or self._paused is not None or self._outbox_reader.is_empty()
+        return self._queue.breaker.is_open or self.paused is not None or self._outbox_reader.is_empty()
+
+    @property
+    def paused(self) -> str | None:
+        """Why the sink is paused; None where it is not."""
+        return self._controls.paused
 
     @property
     def _is_outdated(self) -> bool:
@@ -211,15 +216,14 @@ class Relay:
         self._purges = self._store.purges
         self._starts_seen = self._sink_store.starts
         starts = self._starts = await self._sink_store.load_starts()
-        controls = await self._sink_store.load_controls()  # first: a later change is noticed by _look()
-        self._hurried, self._decided = controls.hurried, controls.decided
+        pause = await self._controls.begin()  # first: a later change is noticed by _look()
         positions, blocked = await self._sink_store.load_queue()
         self._queue = self._make_queue()
         if knows_receiver:
             self._queue.inherit_blame(before)
         now = self._now()
         self._queue.inherit_spacing(before, now)
-        self._queue.restore(positions, blocked, starts, now, None if knows_receiver else controls.pause)
+        self._queue.restore(positions, blocked, starts, now, None if knows_receiver else pause)
         self._outbox_reader = self._make_outbox_reader(starts)
         probe_at = self._queue.breaker.probe_at
         if probe_at is not None and not knows_receiver:
@@ -268,24 +272,25 @@ class Relay:
             if await self._outbox_reader.read_ahead():
                 self._bell.ring()
             if queue.closed:
-                await self._close(queue.closed)
+                await self._controls.pause(queue.closed)
+                queue.closed = ""
             if (fleet := self._store.fleet) is not None and not fleet.is_trusted:
                 await anyio.sleep(_TRUST_EVERY.total_seconds())  # perhaps another process delivers these events now
                 continue
-            if self._paused is None:
+            if self.paused is None:
                 await self._resume()
             if queue.must_save:
                 await self._checkpoint()
             if self._is_outdated:
                 break  # begin again
-            if self._paused is None:
+            if self.paused is None:
                 taken = queue.take(self._now())
                 if taken:
                     await self._hand_over(taken, send)
                 await self._replay(send)
             self._has_turned = True
             self._turns.ring()
-            wake_at = None if self._paused is not None else self._outbox_reader.wake_at()
+            wake_at = None if self.paused is not None else self._outbox_reader.wake_at()
             pause = inf if wake_at is None else max(0.0, (wake_at - self._now()).total_seconds())
             with anyio.move_on_after(pause):
                 await self._bell.wait(rings)
@@ -354,15 +359,7 @@ class Relay:
             rings = await self._store.outbox.wait(rings)
             self._bell.ring()
 
-    # What operators decide ------------------------------------------------------------------------------------------
-
-    async def _close(self, reason: str) -> None:
-        """Pause the sink: its receiver wants no more events."""
-        if self._paused is None:
-            await self._sink_store.pause(reason)
-            self._paused = reason
-            self._telemetry.emit(SinkPaused(self._sink.name, reason))
-        self._queue.closed = ""
+    # What changes meanwhile -----------------------------------------------------------------------------------------
 
     async def _look_often(self) -> None:
         while True:
@@ -378,42 +375,10 @@ class Relay:
             self._queue.shift_pause(step)  # else it would end the pause that the receiver has asked for
 
     async def _look(self) -> None:
-        """Apply what operators have decided since the last look."""
         self._queue.space(self._find_spacing())
-        paused, held = self._paused, set(self._queue.held)
-        controls = await self._sink_store.load_controls()
         if self._sink_store.starts != self._starts_seen:
             await self._take_in()
-        if controls.paused != paused and self._paused == paused and not self._queue.closed:  # else it was just paused
-            self._paused = controls.paused
-            if controls.paused is not None:
-                self._telemetry.emit(SinkPaused(self._sink.name, controls.paused))
-            else:
-                self._telemetry.emit(SinkResumed(self._sink.name))
-            self._bell.ring()
-        if controls.decided != self._decided:
-            self._decided = controls.decided
-            self._queue.forget_refusals()
-        if controls.hurried != self._hurried:
-            self._hurried = controls.hurried
-            self._queue.retry_now(self._now())  # the receiver may be well again
-            self._bell.ring()
-        if controls.replay_at != self._outbox_reader.replay_at and not (
-            self._outbox_reader.replays or self._queue.is_replaying
-        ):
-            self._outbox_reader.replay_at = controls.replay_at
-            self._bell.ring()
-        if controls.held < len(held):
-            await self._release(held)
-
-    async def _release(self, held: AbstractSet[RecordId]) -> None:
-        """Let keys go on that an operator has released."""
-        await self._checkpoint()  # else their stored entries may be from before they were held
-        _, blocked = await self._sink_store.load_queue()
-        for entry in blocked:
-            if (entry.feed, entry.key) in held and not entry.held:
-                self._queue.release(entry)
-        self._bell.ring()
+        await self._controls.look(self._queue, self._outbox_reader)
 
     async def _take_in(self) -> None:
         """Begin with the feeds that are new since the session began.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -301,15 +300,12 @@ async def test_of_sources_that_others_had_those_are_loaded_first_that_are_due(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, loaded = tmp_path / "dockbell.toml", list[str]()
-    often = '\n[sources.often.resources]\nshipments = { every = "1m" }\nstock = { every = "1h" }\n'
-    seldom = '[resources]\nshipments = { every = "1h" }\nstock = { every = "2h" }\n[sinks.out]\ntype = "stdout"\n'
+    sink = '[sinks.out]\ntype = "stdout"\n'
     names = ("new", "just", "long", "often")
-    path.write_text(
-        "".join(SOURCE.format(name=name, api=f"http://127.0.0.1:1/{name}") for name in names) + often + seldom
-    )
+    path.write_text("".join(SOURCE.format(name=name, api=f"http://127.0.0.1:1/{name}") for name in names) + sink)
     async with assemble(load_config(path), Telemetry()) as agents, Scheduler() as scheduler:
-        for name, seconds in (("just", 30), ("long", 300), ("often", 60)):
-            agents.sources[name].idle_for = timedelta(seconds=seconds)
+        for name, overdue in (("just", 0.1), ("long", 1.1), ("often", 1.5)):
+            agents.sources[name].overdue = overdue
 
         async def load(source: SourceAgents) -> None:
             loaded.append(source.client.name)

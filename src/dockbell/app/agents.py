@@ -164,6 +164,11 @@ class Agents:
         await source.load()
         self._loads.ring()
 
+    async def wait_for_due(self) -> None:
+        """Return when all sources are loaded that were due, or nearly, when they came from another process."""
+        while any(source.was_due and not source.is_started for source in self.sources.values()):
+            await self._loads.wait(self._loads.rings)
+
     def know(self, config: Config) -> None:
         """Note the whole configuration, of which other processes have some sources."""
         self.known = frozenset(_list_feeds(config))
@@ -241,7 +246,7 @@ class Agents:
             name=self.config.name,
             store=self.store,
             telemetry=self.telemetry,
-            idle_for=timedelta(0) if claim is None else claim.age,
+            overdue=0.0 if claim is None else claim.overdue,
         )
 
     def declare_spent(self) -> Mapping[str, Spent]:

@@ -36,6 +36,8 @@ _SAVE_EVERY: Final = timedelta(minutes=1)
 """How often measured delays are stored: what a crash loses of them."""
 _LOOK_MOST: Final = timedelta(seconds=2)
 _SHARE_EVERY: Final = timedelta(seconds=1)
+_DUE_FIRST: Final = timedelta(seconds=3)
+"""So long a process waits for what is due of the sources that it has claimed, before it claims more."""
 _LOADS_AT_ONCE: Final = 16
 """How many sources are loaded side by side: those that are loaded work meanwhile, and would starve a single loader."""
 
@@ -66,7 +68,7 @@ class Daemon:
         self._telemetry = agents.telemetry
         self.config = config
         self._held: Collection[str] = ()
-        self._accounts: tuple[Config, Mapping[str, str]] | None = None
+        self._accounts: tuple[Config, tuple[Mapping[str, str], Mapping[str, timedelta]]] | None = None
         if agents.store.fleet is not None:
             agents.know(config)
         self._serving = Serving(agents, config=lambda: self.config, works_on=self._works_on)
@@ -253,8 +255,15 @@ class Daemon:
     # Several processes ------------------------------------------------------------------------------------------------
 
     def list_accounts(self) -> Mapping[str, str]:
+        return self._look_up()[0]
+
+    def list_intervals(self) -> Mapping[str, timedelta]:
+        return self._look_up()[1]
+
+    def _look_up(self) -> tuple[Mapping[str, str], Mapping[str, timedelta]]:
+        """Return the accounts of the configuration and their intervals, which all sources together decide."""
         if self._accounts is None or self._accounts[0] is not self.config:
-            self._accounts = self.config, self.config.accounts()
+            self._accounts = self.config, (self.config.accounts(), self.config.intervals())
         return self._accounts[1]
 
     def declare_spent(self) -> Mapping[str, Spent]:
@@ -275,6 +284,10 @@ class Daemon:
             finally:
                 agents.claims = {}
                 self._loading = AgentTask(self._detecting, self._load)
+
+    async def wait_for_due(self) -> None:
+        with anyio.move_on_after(_DUE_FIRST.total_seconds()):
+            await self._agents.wait_for_due()
 
     async def end_deliveries(self) -> None:
         async with anyio.create_task_group() as group:

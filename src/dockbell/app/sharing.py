@@ -25,6 +25,9 @@ class Worker(Protocol):
     def list_accounts(self) -> Mapping[str, str]:
         """Return the first source with the same API key, of each source that is configured."""
 
+    def list_intervals(self) -> Mapping[str, timedelta]:
+        """Return the shortest interval of the sources with each API key, by the first of them."""
+
     def declare_spent(self) -> Mapping[str, Spent]:
         """Return what may be spent of each key until the next call, by the first source with the key."""
 
@@ -42,6 +45,9 @@ class Worker(Protocol):
             claims: What was spent of the keys that are new, by the first source with the key.
         """
 
+    async def wait_for_due(self) -> None:
+        """Return when all sources that are due are read, or after some seconds."""
+
     async def end_deliveries(self) -> None:
         """Return when no delivery is in flight of a source that this process does not work on any more."""
 
@@ -58,7 +64,8 @@ class Sharing:
     """Takes this process's share once a second, and works on it.
 
     To claim what a dead process had does not wait for what takes long: sources are loaded, and deliveries of what is
-    handed over end, beside it.
+    handed over end, beside it. Where more is free than a process claims at once, it claims again without a pause, but
+    not before what is due of the first is read.
     """
 
     def __init__(self, shared: SharedSources, worker: Worker, telemetry: Telemetry) -> None:
@@ -67,7 +74,9 @@ class Sharing:
         self._telemetry = telemetry
         self._held: frozenset[str] = frozenset()
         self._claims: dict[str, Claim] = {}
-        self._taken_over = 0
+        self._taken_over = self._added = 0
+        self._has_more = False
+        self._declaring = anyio.Lock()
 
     async def run(self, alarm: Alarm) -> None:
         """Do it whenever the alarm rings.
@@ -78,7 +87,9 @@ class Sharing:
         told = ""
         async with anyio.create_task_group() as handing_over:
             while True:
-                await alarm.wait()
+                if not self._has_more:
+                    await alarm.wait()
+                self._has_more = False
                 try:
                     if (leaving := await self.run_once()) is not None:
                         handing_over.start_soon(self.hand_over, leaving)
@@ -94,14 +105,21 @@ class Sharing:
     async def run_once(self) -> Leaving | None:
         """Work on the share as it is now; return what others should have of it."""
         worker = self._worker
-        share = await self._shared.take_share(worker.list_accounts())
+        share = await self._shared.take_share(worker.list_accounts(), worker.list_intervals())
         self._claims |= share.claims  # until they are used: the work may fail
         self._taken_over += share.taken_over
         if share.held != self._held:
             await worker.work_on(share.held, self._claims)
-            if added := _count(share.held - self._held):
-                self._telemetry.emit(SourcesClaimed(added, _count(share.held), self._taken_over))
-            self._held, self._claims, self._taken_over = share.held, {}, 0
+            added = _count(share.held - self._held)
+            self._added += added
+            self._held, self._claims = share.held, {}
+            if added:
+                await self._declare()  # nothing is asked before
+                await worker.wait_for_due()
+        self._has_more = share.has_more
+        if self._added and not share.has_more:
+            self._telemetry.emit(SourcesClaimed(self._added, _count(share.held), self._taken_over))
+            self._added = self._taken_over = 0
         if not share.surplus:
             return None
         leaving = Leaving(share.surplus, worker.settle_spent(share.surplus))
@@ -125,11 +143,15 @@ class Sharing:
     async def declare(self) -> None:
         """Say twice a second what may be spent of each key, until cancelled, also while sources are loaded."""
         while True:
+            await self._declare()
+            await anyio.sleep(_DECLARE_EVERY.total_seconds())
+
+    async def _declare(self) -> None:
+        async with self._declaring:  # else one could confirm what another has declared, and not stored yet
+            spent = self._worker.declare_spent()
             with suppress(StoreError):  # the writer meets the same and reports it
-                spent = self._worker.declare_spent()
                 await self._shared.note_spent(spent)
                 self._worker.confirm_spent(spent)
-            await anyio.sleep(_DECLARE_EVERY.total_seconds())
 
     async def leave(self) -> None:
         """Free all sources at the end, so that others take over at once."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -32,6 +31,9 @@ from dockbell.telemetry import Telemetry
 if TYPE_CHECKING:
     from dockbell.sources import InventoryClient
     from dockbell.sources.key_budget import KeyBudget
+
+
+_NEARLY_DUE: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,8 @@ class SourceAgents:
         wanted: The configured feeds, and how each is read.
         feeds: The agents of the feeds that are loaded.
         planning: Divides the budget of its API key; shared by all sources with this key.
-        idle_for: How long ago its key was last used, where another process had the source; else nothing.
+        overdue: Of a source that another process had: how many intervals have passed since its last run, see
+            :class:`~dockbell.ports.Claim`.
     """
 
     def __init__(
@@ -131,7 +134,7 @@ class SourceAgents:
         name: str,
         store: Store,
         telemetry: Telemetry,
-        idle_for: timedelta = timedelta(0),
+        overdue: float = 0.0,
     ) -> None:
         self.settings = settings
         self.client = client
@@ -143,7 +146,7 @@ class SourceAgents:
         self._tasks: dict[Feed, AgentTask] = {}
         self.planning = planning
         planning.sources.append(self)
-        self.idle_for = idle_for
+        self.overdue = overdue
         self._signals: dict[Signal, AgentTask] = {}
 
     @property
@@ -156,10 +159,9 @@ class SourceAgents:
         return self.settings.paused or self.wanted.keys() <= self._tasks.keys()
 
     @property
-    def overdue(self) -> float:
-        """How many of its shortest configured intervals have passed since its key was last used; due from 1 on."""
-        intervals = [each.schedule for each in self.wanted.values() if isinstance(each.schedule, timedelta)]
-        return self.idle_for / min(intervals) if intervals else 0.0
+    def was_due(self) -> bool:
+        """Whether it was due, or nearly, when it came from another process."""
+        return self.overdue >= _NEARLY_DUE
 
     async def load(self) -> None:
         """Make the agents of the wanted feeds that are not loaded, each as soon as its state is read.

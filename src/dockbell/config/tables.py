@@ -311,6 +311,16 @@ class Config(Settings):
         firsts: dict[tuple[str, Secret], str] = {}
         return {name: firsts.setdefault(self.sources[name].account, name) for name in sorted(self.sources)}
 
+    def intervals(self) -> dict[str, timedelta]:
+        """Return the shortest interval of the sources with each API key, by the first of them, where one has any."""
+        shortest: dict[str, timedelta] = {}
+        accounts = self.accounts()
+        for each in self.feeds():
+            if isinstance(every := each.settings.schedule, timedelta):
+                first = accounts[each.source]
+                shortest[first] = min(every, shortest.get(first, every))
+        return shortest
+
     def only(self, sources: Collection[str]) -> Self:
         """Return the same with some of the sources, perhaps none."""
         left = {name: source for name, source in self.sources.items() if name in sources}

@@ -18,6 +18,8 @@ class Claim:
 
     spent: Spent  # the requests that the processes before may have sent, by their age ``age`` ago
     age: timedelta
+    overdue: float = 0.0
+    """How many of the shortest interval of its sources have passed since their last run; they are due from 1 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Share:
     claims: Mapping[str, Claim] = field(default_factory=dict)
     """Of what it has claimed just now, by the first source with the key."""
     taken_over: int = 0  # how many of the sources that it has claimed just now were a dead process's
+    has_more: bool = False  # it has claimed as many as it may at once, and others are free
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +104,15 @@ class SharedSources(Protocol):
             StoreError: The store cannot be used.
         """
 
-    async def take_share(self, accounts: Mapping[str, str]) -> Share:
+    async def take_share(self, accounts: Mapping[str, str], intervals: Mapping[str, timedelta] | None = None) -> Share:
         """Remove dead processes, claim free sources, and return what this process has.
+
+        It claims some at a time, those first that are most overdue: a dead process may have had thousands.
 
         Args:
             accounts: The first source with the same API key, of each source that is configured.
+            intervals: The shortest interval of the sources with an API key, by the first of them; those of a key
+                without one are never overdue.
 
         Raises:
             LeaseLost: This process is no member any more.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import psycopg
 import pytest
 
-from dockbell.core.model import NOTICES, Feed, NoticeKind, Statement
+from dockbell.core.model import NOTICES, Feed, NoticeKind, RunKind, Statement
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.settlement import Settlement
 from dockbell.errors import LeaseLost, StoreInUse
-from dockbell.ports import CommandKind, Fleet, Member, Share
+from dockbell.ports import CommandKind, Fleet, Member, RunRecord, Share, Tally
 from dockbell.stores.postgres import PostgresCommandStore, PostgresReadStore, PostgresStore
 from tests.fakes import NOON
 from tests.postgres import begin_writing
@@ -237,6 +237,31 @@ async def test_a_transaction_that_rests_is_ended_by_the_server(processes: Proces
         await anyio.sleep(4.5)
         with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
             resting.execute("SELECT 1")
+
+
+async def test_what_is_most_overdue_by_its_runs_is_claimed_first(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dockbell.stores.postgres.fleet._CLAIMED_FIRST", 2)
+    first = await processes.open()
+    while (await take(first)).has_more:
+        pass
+    for number, source in enumerate(sorted(SOURCES)):
+        await add_events(first, source)
+        ended_at = datetime.now(UTC) - timedelta(seconds=10 * number)
+        run = RunRecord(RunKind.POLL, NOON, None, ended_at, 1, 0, 0, "", Tally(), NOON)
+        await first.feed(Feed(source, "shipments")).close_run(run)
+    await fleet(first).hand_over(SOURCES, dict.fromkeys(SOURCES, (8, 0, 0, 0, 0, 0, 0)))  # declared of each just now
+    await first.aclose()
+    intervals = dict.fromkeys(SOURCES, timedelta(seconds=20)) | {"s6": timedelta(minutes=10)}
+    second = await processes.open()
+    taken = list[set[str]]()
+    for _ in range(2):
+        share = await fleet(second).take_share(SOURCES, intervals)
+        taken.append(own(share) - set().union(*taken))
+    assert taken == [{"s5", "s4"}, {"s3", "s2", "s1", "s6"}]  # twice as many as before
+    assert share.claims["s6"].overdue == pytest.approx(50 / 600, abs=0.01)
+    assert not share.has_more
 
 
 # What each of them sees ----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Final
 
 import anyio
@@ -22,6 +23,10 @@ from dockbell.stores.sql.lease import Lease
 
 _LOOK_SECONDS: Final = 0.1
 _FOLLOW_SECONDS: Final = 0.25
+_CLAIMED_FIRST: Final = 100
+_CLAIMED_MOST: Final = 500
+"""Keys. A process works on what it has claimed before it claims more, twice as many each time: what is due does not
+wait for what is not."""
 _MOST_SHARE: Final = 1.1
 """A process claims up to this of its fair share; with more it hands some over, down to the fair share."""
 
@@ -41,6 +46,7 @@ class PostgresFleet(Fleet):
         self._outbox = outbox_bell
         self._feed_leases = feed_leases
         self._listed: Mapping[str, str] = {}
+        self._claimed_at_once = _CLAIMED_FIRST
 
     @property
     def configurations(self) -> PostgresConfigurations:
@@ -53,16 +59,18 @@ class PostgresFleet(Fleet):
         with transaction(connection):
             leases.note_spent(connection, self._holder.id, spent)
 
-    async def take_share(self, accounts: Mapping[str, str]) -> Share:
+    async def take_share(self, accounts: Mapping[str, str], intervals: Mapping[str, timedelta] | None = None) -> Share:
         accounts = {**accounts, NOTICES.source: NOTICES.source}
-        share, ends = await self._line.do(self._take_share, accounts)
+        share, ends = await self._line.do(self._take_share, accounts, intervals or {})
         self._listed = accounts
         self.leads = NOTICES.source in share.held
         for feed, end in ends.items():
             self._outbox.announce(feed, end)
         return share
 
-    def _take_share(self, connection: Connection, accounts: Mapping[str, str]) -> tuple[Share, Mapping[Feed, int]]:
+    def _take_share(
+        self, connection: Connection, accounts: Mapping[str, str], intervals: Mapping[str, timedelta]
+    ) -> tuple[Share, Mapping[Feed, int]]:
         if self._holder.has_lived:
             leases.bury(connection)
         with transaction(connection):
@@ -71,9 +79,10 @@ class PostgresFleet(Fleet):
             standing = leases.find_standing(connection, self._holder.id)
             claims: Mapping[str, Claim] = {}
             taken_over: frozenset[str] = frozenset()
+            has_more = False
             before = standing.own
             if standing.free:
-                claims, taken_over = self._claim(connection, standing, accounts)
+                claims, taken_over, has_more = self._claim(connection, standing, accounts, intervals)
                 standing = leases.find_standing(connection, self._holder.id)
             taken = standing.own.keys() - before.keys()
             if NOTICES.source in standing.own:
@@ -82,19 +91,30 @@ class PostgresFleet(Fleet):
         self.processes = max(standing.processes, 1)
         held = frozenset(standing.own)
         surplus = _find_surplus(standing, accounts) - {NOTICES.source}
-        return Share(held, surplus, claims, len(taken_over)), ends
+        return Share(held, surplus, claims, len(taken_over), has_more), ends
 
     def _claim(
-        self, connection: Connection, standing: leases.Standing, accounts: Mapping[str, str]
-    ) -> tuple[Mapping[str, Claim], frozenset[str]]:
-        """Claim what is free; return what was spent of it, and the sources among it that a dead process had."""
-        wanted = _list_keys(accounts)
-        room = _find_most(standing, len(wanted)) - len(_list_keys(standing.own))
-        claims, taken_over = leases.claim(connection, self._holder.id, wanted, max(0, room))
-        notices, _ = leases.claim(connection, self._holder.id, {NOTICES.source}, 1)
+        self,
+        connection: Connection,
+        standing: leases.Standing,
+        accounts: Mapping[str, str],
+        intervals: Mapping[str, timedelta],
+    ) -> tuple[Mapping[str, Claim], frozenset[str], bool]:
+        """Claim what is free.
+
+        Returns:
+            What was spent of it, the sources among it that a dead process had, and whether it may claim more at once.
+        """
+        wanted = {account: intervals.get(account) for account in _list_keys(accounts)}
+        room = max(0, _find_most(standing, len(wanted)) - len(_list_keys(standing.own)))
+        most = min(room, self._claimed_at_once)
+        claims, taken_over = leases.claim(connection, self._holder.id, wanted, most)
+        notices, _ = leases.claim(connection, self._holder.id, {NOTICES.source: None}, 1)
         if taken_over:
             leases.count_taken_over(connection, self._holder.id, len(taken_over))
-        return {**claims, **notices}, taken_over
+        has_more = len(claims) == most < room
+        self._claimed_at_once = min(2 * most, _CLAIMED_MOST) if has_more else _CLAIMED_FIRST
+        return {**claims, **notices}, taken_over, has_more
 
     async def prepare(self, sources: Collection[str]) -> None:
         await self._line.do(leases.prepare, self._holder.id, sources)

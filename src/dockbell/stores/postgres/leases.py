@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import Any, Final
 
-from dockbell.core.model import NOTICES, Feed
+from dockbell.core.model import NOTICES, Feed, RunKind
 from dockbell.ports import Claim, Member, Spent
 from dockbell.stores.sql.connection import Connection
 
-_CLAIMED_AT_ONCE: Final = 500
-"""Keys: what a process claims it must load too, and others want some."""
+_LOOKED_AT: Final = 2000
+"""Of so many keys that are free the most overdue are found, which takes 12 µs for each of their sources."""
 _BURY: Final = (
     "DELETE FROM holders WHERE id IN"
     " (SELECT id FROM holders WHERE expires_at < clock_timestamp() FOR UPDATE SKIP LOCKED)"
@@ -34,6 +34,7 @@ _REQUESTS: Final = (
     " WITH ORDINALITY AS told (value, n) WHERE n > 1 AND spent_at > clock_timestamp() - (8 - n) * interval '10 s'"
 )
 """How many requests of a lease are from the last minute: what was counted ages after it was said."""
+_KINDS: Final = ", ".join(f"('{kind}')" for kind in RunKind)
 _AMONG: Final = "source IN (SELECT value FROM json_array_elements_text(CAST(:sources AS json)) AS value)"
 
 
@@ -96,25 +97,35 @@ def find_standing(connection: Connection, holder: str) -> Standing:
 
 
 def claim(
-    connection: Connection, holder: str, accounts: Collection[str], most: int
+    connection: Connection, holder: str, accounts: Mapping[str, timedelta | None], most: int
 ) -> tuple[Mapping[str, Claim], frozenset[str]]:
-    """Take up to ``most`` of those among some accounts that are free, with all their sources.
+    """Take up to ``most`` of those among some accounts that are free, with all their sources, the most overdue first.
 
-    It takes any of them, because several processes come at once, and each that meets a row locked goes without it.
+    Several processes come at once, and each goes without the rows that it meets locked: it takes the next ones.
+
+    ``accounts`` has the shortest interval of each, where it has one.
 
     Returns:
         What was spent of each account, and the sources among them that a dead process had.
     """
     found = connection.execute("SELECT source FROM leases WHERE holder IS NULL AND source = account")
     free = [source for (source,) in found if source in accounts]
-    chosen = random.sample(free, min(len(free), most, _CLAIMED_AT_ONCE))
+    looked_at = random.sample(free, min(len(free), _LOOKED_AT)) if most else []
+    overdue = _find_overdue(connection, looked_at, accounts)
     rows = connection.execute(
         "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp() FROM"
-        f" (SELECT source, taken_at IS NOT NULL AS is_left FROM leases WHERE holder IS NULL AND {_AMONG}"
-        " FOR UPDATE SKIP LOCKED) AS free WHERE leases.source = free.source"
+        " (SELECT leases.source, taken_at IS NOT NULL AS is_left"
+        " FROM json_array_elements_text(CAST(:sources AS json)) WITH ORDINALITY AS wanted (source, place)"
+        " JOIN leases ON leases.source = wanted.source WHERE holder IS NULL"
+        " ORDER BY place LIMIT :most FOR UPDATE OF leases SKIP LOCKED) AS free WHERE leases.source = free.source"
         " RETURNING leases.source, spent,"
         " extract(epoch FROM clock_timestamp() - coalesce(spent_at, 'epoch')) :: float8 - :told, is_left",
-        {"holder": holder, "sources": json.dumps(chosen), "told": _TOLD_SECONDS},
+        {
+            "holder": holder,
+            "sources": json.dumps(sorted(overdue, key=overdue.__getitem__, reverse=True)),
+            "most": most,
+            "told": _TOLD_SECONDS,
+        },
     ).fetchall()
     others = connection.execute(
         "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp() FROM"
@@ -124,10 +135,31 @@ def claim(
         {"holder": holder},
     ).fetchall()
     claims = {
-        source: Claim(json.loads(spent), timedelta(seconds=min(max(age, 0.0), 3600.0)))
+        source: Claim(json.loads(spent), timedelta(seconds=min(max(age, 0.0), 3600.0)), overdue[source])
         for source, spent, age, _ in rows
     }
     return claims, frozenset(source for source, *_, is_left in [*rows, *others] if is_left)
+
+
+def _find_overdue(
+    connection: Connection, keys: Sequence[str], accounts: Mapping[str, timedelta | None]
+) -> Mapping[str, float]:
+    """Return how many of its intervals have passed since the last run of each account, by what the log of runs shows.
+
+    What was spent of a key does not tell: who hands it over, or has just taken it over, declares it anew.
+    """
+    if not keys:
+        return {}
+    rows = connection.execute(
+        "SELECT account, extract(epoch FROM clock_timestamp()) :: float8 - max(last.ended_at) / 1e6 FROM leases"
+        f" JOIN feeds ON feeds.source = leases.source CROSS JOIN (VALUES {_KINDS}) AS kinds (kind)"
+        " CROSS JOIN LATERAL (SELECT ended_at FROM runs WHERE feed = feeds.id AND runs.kind = kinds.kind AND complete"
+        " ORDER BY id DESC LIMIT 1) AS last"
+        " WHERE account IN (SELECT value FROM json_array_elements_text(CAST(:keys AS json)) AS value) GROUP BY account",
+        {"keys": json.dumps(keys)},
+    ).fetchall()
+    idle = {account: timedelta(seconds=max(float(seconds), 0.0)) for account, seconds in rows}
+    return {key: idle[key] / every if (every := accounts[key]) and key in idle else 0.0 for key in keys}
 
 
 def count_taken_over(connection: Connection, holder: str, count: int) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.config import Answer, Expression, Facts
+from dockbell.config import Answer, Expression, Facts, ValueExpression
 from dockbell.config.expression import VARIABLES, _say_where, check_expression, unite
 
 EACH: Final = {"change": "updated", "changed": ["/status"], "key": "shp_1"}
@@ -261,3 +262,47 @@ def test_the_part_that_does_not_hold_is_found(text: str, told: str) -> None:
 
 def test_one_that_chooses_is_not_refused_for_what_it_gives_of_nothing() -> None:
     assert ask("has(after.n) ? after.n == 1 : 'none'") is Answer.YES
+
+
+# Values --------------------------------------------------------------------------------------------------------------
+
+
+LARGE: Final = json.dumps({f"m{number}": 1 for number in range(400)})
+
+
+def make_value(text: str, after: str = '{"n":1,"s":"ä"}') -> object:
+    expression = ValueExpression(text)
+    others = {**EACH, "id": "evt_1", "time": "2026-11-21T12:00:00Z"}
+    return expression.find(Facts(expression.looks_at, before=b"", after=after.encode(), others=others))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("key", "shp_1"),
+        ('{"text": key + " " + after.s, "n": after.n + 1}', {"text": "shp_1 ä", "n": 2}),
+        ("[id, time]", ["evt_1", "2026-11-21T12:00:00Z"]),
+        ("has(after.gone) ? after.gone : null", None),
+        ("changed.map(c, c + '!')", ["/status!"]),
+    ],
+)
+def test_an_expression_of_a_value_makes_any_of_a_change(text: str, value: object) -> None:
+    assert make_value(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "after", "problem"),
+    [
+        ("after.gone", "{}", "names a member that is not there: .*gone"),
+        ("after.n + 'x'", '{"n":1}', "combines values of kinds that do not go together"),
+        ("after.all(m, after.all(k, m != k))", LARGE, "takes too long"),
+    ],
+)
+def test_where_it_has_none_the_reason_is_told(text: str, after: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        make_value(text, after)
+
+
+def test_a_condition_knows_neither_ids_nor_times() -> None:
+    with pytest.raises(ValueError, match='unknown variable "id"'):
+        Expression("id == 'evt_1'")

@@ -64,6 +64,19 @@ def make_context(values: Mapping[str, Any]) -> cel.Context:
     return cel.Context(dict(values))
 
 
+def find_value(program: cel.Program, open_context: Callable[[], cel.Context]) -> Any:
+    """Return the value of an expression, however long that takes.
+
+    Raises:
+        ValueError: It has none.
+    """
+    try:
+        return program.execute(open_context())
+    except Exception as error:  # noqa: BLE001  # the library raises errors of many kinds
+        told = str(error).strip("'\"")
+        raise ValueError(f"{_ANSWERS.get(type(error), Answer.BROKEN)}: {told}") from None
+
+
 def evaluate(program: cel.Program, open_context: Callable[[], cel.Context]) -> Answer:
     """Return what an expression says, however long that takes; it never raises."""
     try:

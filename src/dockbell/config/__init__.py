@@ -21,6 +21,8 @@ from __future__ import annotations
 from dockbell.condition.evaluation import Answer as Answer
 from dockbell.config.expression import Expression as Expression
 from dockbell.config.expression import Facts as Facts
+from dockbell.config.expression import Program as Program
+from dockbell.config.expression import ValueExpression as ValueExpression
 from dockbell.config.loading import check_secrets as check_secrets
 from dockbell.config.loading import find as find
 from dockbell.config.loading import load as load

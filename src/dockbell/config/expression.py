@@ -1,4 +1,4 @@
-"""Conditions in CEL (https://cel.dev), such as ``after.available < 10``.
+"""Expressions in CEL (https://cel.dev): conditions such as ``after.available < 10``, and values made of a change.
 
 CEL has no I/O and no state, and loops over lists only. What is left to guard against is time, which grows with what
 records hold: :mod:`dockbell.condition.cost` bounds it beforehand, and here nothing is evaluated that may take longer
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 from pydantic import AfterValidator
 
 from dockbell.condition.cost import BYTES_A_UNIT, find_cost
-from dockbell.condition.evaluation import Answer, compile_text, evaluate, make_context
+from dockbell.condition.evaluation import Answer, compile_text, evaluate, find_value, make_context
 from dockbell.config.values import name_kind, show
 from dockbell.config.wording import suggest
 
@@ -50,7 +50,15 @@ _TOKEN: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|&&|\|\||[?()\
 _DOUBLED: Final = {"=": "==", "&": "&&", "|": "||"}
 _NOTHING: Final = {"before": b"", "after": b""}
 _BOOLEAN: Final = "true or false"
-_SOME: Final = {"change": "updated", "changed": [], "key": "a", "resource": "stock", "source": "main"}
+_SOME: Final = {
+    "change": "updated",
+    "changed": [],
+    "id": "evt_1",
+    "key": "a",
+    "resource": "stock",
+    "source": "main",
+    "time": "2026-01-01T00:00:00Z",
+}
 """What stands for a change while nothing is known of one."""
 
 
@@ -61,11 +69,13 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Expression:
-    """A condition that was understood; two with the same text are equal. ValueError says why one cannot be used.
+class Program:
+    """An expression that was understood; two with the same text are equal. ValueError says why one cannot be used.
 
-    ``looks_at`` has those of :data:`VARIABLES` that it names, each with the members that it selects, None for all.
+    ``looks_at`` has those of its variables that it names, each with the members that it selects, None for all.
     """
+
+    variables: ClassVar[Sequence[str]] = VARIABLES
 
     def __init__(self, text: str) -> None:
         if len(text) > _LENGTH_MAX:
@@ -76,30 +86,59 @@ class Expression:
             raise ValueError(f"must be CEL, got {show(text)}: {_say_where(str(error))}") from None
         loops = list(_LOOP.finditer(text))
         named, bound = self._program.variables(), {loop[1] for loop in loops}
-        _refuse_unknown("variable", named, {*VARIABLES, *bound}, VARIABLES)
+        _refuse_unknown("variable", named, {*self.variables, *bound}, self.variables)
         called = [name for name in self._program.functions() if name.isidentifier() and name[0] != "_"]
         _refuse_unknown("function", called, _FUNCTIONS, sorted(_FUNCTIONS))
         self.text = text
-        self.looks_at: LooksAt = {name: _find_members(name, text) for name in VARIABLES if name in named}
+        self.looks_at: LooksAt = {name: _find_members(name, text) for name in self.variables if name in named}
         self._cost = find_cost(text)
         self._surely_quick = -1 if self._cost is None else self._cost.find_largest(_STEPS_MAX, _SIZE_MAX)
-        nothing = Facts(self.looks_at, **_NOTHING, others=_SOME)
-        if self._cost is not None and self._cost.steps(nothing.measure()) > _STEPS_USABLE:
+        self._nothing = Facts(self.looks_at, **_NOTHING, others=_SOME)
+        if self._cost is not None and self._cost.steps(self._nothing.measure()) > _STEPS_USABLE:
             fact = f"got {show(text)}, which takes longer whatever a record holds"
             raise ValueError(f"must take less than a second, {fact}")
-        # One that chooses may give something else of a real record.
-        kind = "" if "?" in text else self._find_kind(nothing)
-        if kind not in ("", _BOOLEAN):
-            raise ValueError(f"must be true or false of a change, got {show(text)}, which is always {kind}")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Expression) and other.text == self.text
+        return type(other) is type(self) and isinstance(other, Program) and other.text == self.text
 
     def __hash__(self) -> int:
         return hash(self.text)
 
     def __repr__(self) -> str:
-        return f"Expression({self.text!r})"
+        return f"{type(self).__name__}({self.text!r})"
+
+    def _is_too_costly(self, facts: Facts) -> bool:
+        return facts.size_most > self._surely_quick and self._is_costly(facts)
+
+    def _is_costly(self, facts: Facts) -> bool:
+        return self._cost is None or self._cost.steps(facts.measure()) > _STEPS_MAX
+
+
+class ValueExpression(Program):
+    """What makes a value of a change, any that JSON can tell."""
+
+    variables: ClassVar[Sequence[str]] = (*VARIABLES, "id", "time")
+
+    def find(self, facts: Facts) -> Any:
+        """Return its value.
+
+        Raises:
+            ValueError: It has none for this change, or may take more than some milliseconds.
+        """
+        if self._is_too_costly(facts):
+            raise ValueError(Answer.COSTLY.value)
+        return find_value(self._program, facts.context)
+
+
+class Expression(Program):
+    """A condition: what is true or false of a change."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        # One that chooses may give something else of a real record.
+        kind = "" if "?" in text else self._find_kind(self._nothing)
+        if kind not in ("", _BOOLEAN):
+            raise ValueError(f"must be true or false of a change, got {show(text)}, which is always {kind}")
 
     def describe(self, facts: Facts) -> str:
         """Return in words what it says: ``holds``, ``is text, neither true nor false``."""
@@ -148,14 +187,11 @@ class Expression:
     def evaluate(self, facts: Facts) -> Answer:
         """Return its answer within milliseconds; :attr:`Answer.COSTLY` where it might take longer. Never raises."""
         try:
-            if facts.size_most > self._surely_quick and self._is_costly(facts):
+            if self._is_too_costly(facts):
                 return Answer.COSTLY
         except (ValueError, RecursionError):  # what is no JSON that can be read
             return Answer.BROKEN
         return evaluate(self._program, facts.context)
-
-    def _is_costly(self, facts: Facts) -> bool:
-        return self._cost is None or self._cost.steps(facts.measure()) > _STEPS_MAX
 
 
 class Facts:
@@ -232,7 +268,7 @@ def _measure_texts(texts: str | Sequence[str]) -> int:
     return 1 + sum(map(_measure_texts, texts))
 
 
-def unite(expressions: Iterable[Expression]) -> LooksAt:
+def unite(expressions: Iterable[Program]) -> LooksAt:
     """Return what any of these expressions looks at."""
     united: dict[str, frozenset[str] | None] = {}
     for expression in expressions:
@@ -266,9 +302,17 @@ def _say_where(problem: str) -> str:
 
 
 def check_expression(text: str) -> str:
-    """Return the text of an expression that can be used; ValueError says why it cannot."""
+    """Return the text of a condition that can be used; ValueError says why it cannot."""
     return Expression(text).text
+
+
+def check_value_expression(text: str) -> str:
+    """Return the text of an expression of any value that can be used; ValueError says why it cannot."""
+    return ValueExpression(text).text
 
 
 Condition = Annotated[str, AfterValidator(check_expression)]
 """The text of an expression, checked."""
+
+ValueText = Annotated[str, AfterValidator(check_value_expression)]
+"""The text of an expression of any value, checked."""

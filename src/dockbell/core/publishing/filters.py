@@ -6,15 +6,15 @@ from typing import Final
 
 import msgspec
 
-from dockbell.config import Answer, Expression, Facts, SinkSettings
+from dockbell.config import Answer, Expression, Facts, Program, SinkSettings
 from dockbell.core.model import NOTICES, ChangeKind, DeletionReason, Event, Feed
 from dockbell.core.publishing.event import Evaluate
 
 _NULL: Final = b"null"
 
 
-class _Data(msgspec.Struct):
-    """The members of an event's ``data`` that a condition may use; others are skipped."""
+class EventData(msgspec.Struct):
+    """The members of an event's ``data`` that an expression may use; others are skipped."""
 
     before: msgspec.Raw = msgspec.Raw(_NULL)
     after: msgspec.Raw = msgspec.Raw(_NULL)
@@ -22,11 +22,14 @@ class _Data(msgspec.Struct):
     reason: str = ""
 
 
-class _Body(msgspec.Struct):
-    data: _Data
+class EventBody(msgspec.Struct):
+    """The members of an event's body that an expression may use."""
+
+    data: EventData
+    time: str = ""
 
 
-_DECODER: Final = msgspec.json.Decoder(_Body)
+BODIES: Final = msgspec.json.Decoder(EventBody)
 
 
 class Filter:
@@ -69,14 +72,14 @@ class Filter:
         return self._evaluate_record(self._where, event, evaluate)
 
     def _evaluate_record(self, where: Expression, event: Event, evaluate: Evaluate) -> Answer:
-        data = _DECODER.decode(event.body).data
+        data = BODIES.decode(event.body).data
         if data.reason == DeletionReason.PURGED:
             return Answer.YES
-        answer = evaluate(where, _find_facts(where, event, data))
+        answer = evaluate(where, find_facts(where, event, data))
         if not (self._sends_leaving and answer.is_held_back):
             return answer
         if _open(data.before):
-            left = evaluate(where, _find_facts(where, event, data, is_before=True))
+            left = evaluate(where, find_facts(where, event, data, is_before=True))
             return left if left.lets_through else answer
         # Without the record before: the receiver may have a deleted record, but cannot have a new one.
         return Answer.YES if event.change == ChangeKind.DELETED else answer
@@ -89,27 +92,29 @@ class Filter:
             return ""
         if self._changes is not None and event.change not in self._changes and event.feed != NOTICES:
             return f"changes leaves out {event.change}"
-        data = _DECODER.decode(event.body).data
+        data = BODIES.decode(event.body).data
         if self._where is None or not event.is_of_record or data.reason == DeletionReason.PURGED:
             return ""
-        obstacle = "" if answer is Answer.COSTLY else self._where.find_obstacle(_find_facts(self._where, event, data))
+        obstacle = "" if answer is Answer.COSTLY else self._where.find_obstacle(find_facts(self._where, event, data))
         if answer is Answer.YES:
             return f"it left the filter: {obstacle}" if obstacle else ""
         return f"where: {obstacle or answer.value}"
 
 
-def _find_facts(where: Expression, event: Event, data: _Data, *, is_before: bool = False) -> Facts:
-    """Return the facts for a condition; of the record before the change as for an update that changed nothing."""
+def find_facts(expression: Program, event: Event, data: EventData, *, is_before: bool = False, time: str = "") -> Facts:
+    """Return the facts for an expression; of the record before the change as for an update that changed nothing."""
     before = _open(data.before)
     after, change = (before, str(ChangeKind.UPDATED)) if is_before else (_open(data.after), event.change)
     others = {
+        "id": event.id,
+        "time": time,
         "key": event.key,
         "resource": event.feed.resource,
         "source": event.feed.source,
         "change": change,
         "changed": [] if is_before else data.changed,
     }
-    return Facts(where.looks_at, before=before, after=after, others=others)
+    return Facts(expression.looks_at, before=before, after=after, others=others)
 
 
 def _open(raw: msgspec.Raw) -> bytes:

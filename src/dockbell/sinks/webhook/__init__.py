@@ -1,16 +1,16 @@
 """Webhooks: each event a signed POST (Standard Webhooks 1.0.0, CloudEvents structured), on several connections.
 
-Here is the sink: a number of lanes, each of which attempts one delivery at a time, and what an answer means.
-``settings`` holds what ``[sinks.NAME]`` says and its secrets give, ``secret_reload`` notices when these change, and
-``connections`` guards and reuses the connections, and ``answers`` shows what a receiver has said. This package and the
-sources are the home of httpx and httpcore.
+Here is the sink: a number of lanes, each of which attempts one request at a time, and what an answer means.
+``settings`` holds what ``[sinks.NAME]`` says and its secrets give, and ``secret_reload`` notices when these change.
+``batches`` gathers what one request holds, ``requests`` writes and signs it, ``connections`` guards and reuses the
+connections, and ``answers`` shows what a receiver has said. This package and the sources are the home of httpx and
+httpcore.
 """
 
 from __future__ import annotations
 
 import re
 import ssl
-import time
 from collections.abc import AsyncIterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -25,13 +25,13 @@ import httpcore
 from anyio import to_thread
 
 from dockbell.core.model import Delivery, Outcome, OutcomeKind
-from dockbell.core.publishing.binary_mode import to_binary_mode
-from dockbell.core.publishing.signature import sign, sign_like_github
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.net.network import explain, find_cause, hint_at_tls, make_trust
 from dockbell.ports import Bell, Deliveries, Settle
 from dockbell.sinks.webhook.answers import find_secrets, show_answer
+from dockbell.sinks.webhook.batches import gather
 from dockbell.sinks.webhook.connections import AddressRefused, GuardedBackend, Lane, to_core
+from dockbell.sinks.webhook.requests import RequestWriter
 from dockbell.sinks.webhook.secret_reload import Reloadable
 from dockbell.sinks.webhook.settings import (
     Fate,
@@ -46,7 +46,6 @@ from dockbell.telemetry import Fact, SinkConnected, Telemetry
 
 __all__ = ["WebhookSettings", "WebhookSink", "judge", "parse_retry_after"]
 
-_CONTENT_TYPE: Final = (b"content-type", b"application/cloudevents+json; charset=utf-8")
 _BODY_CAP: Final = 4096
 _BODY_LIMIT: Final = timedelta(seconds=1)
 _CONNECT_LIMIT: Final = timedelta(seconds=5)
@@ -60,18 +59,21 @@ _BROKEN: Final = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.Timeou
 
 
 class WebhookSink:
-    """Delivers to one URL; each lane is one connection with one request at a time."""
+    """Delivers to one URL; each lane is one connection with one request at a time, of one event or of a batch."""
 
     Settings: ClassVar = WebhookSettings
     keeps_state = False
 
     def __init__(self, name: str, settings: WebhookSettings, telemetry: Telemetry) -> None:
         self.name = name
-        self.window = settings.lanes
+        self.window = settings.lanes * settings.batch
+        self._lanes = settings.lanes
         self._telemetry = telemetry
         self._timeout = settings.timeout
         self._fates = settings.fates
-        self._is_binary = settings.mode == "binary"
+        self._writer = RequestWriter(settings)
+        self._batch = settings.batch
+        self._linger = settings.linger
         self._keeps_answers = settings.keep_answers
         self._backend = GuardedBackend(settings.rules)
         places = (settings.url, settings.proxy)
@@ -94,12 +96,12 @@ class WebhookSink:
         self._extensions = {"timeout": {"connect": min(_CONNECT_LIMIT, self._timeout / 3).total_seconds()}}
 
     async def run(self, deliveries: Deliveries, settle: Settle) -> None:
-        """Post each delivery once, as many at a time as there are lanes."""
+        """Post each delivery once, as many requests at a time as there are lanes."""
         async with anyio.create_task_group() as watching:
             if any(each.can_change for each in (self._target, self._keys, self._github, self._headers, self._trust)):
                 watching.start_soon(self._watch)
             async with anyio.create_task_group() as lanes:
-                for _ in range(self.window):
+                for _ in range(self._lanes):
                     lanes.start_soon(self._run_lane, deliveries, settle)
             watching.cancel_scope.cancel()
 
@@ -124,21 +126,36 @@ class WebhookSink:
 
     async def _run_lane(self, deliveries: Deliveries, settle: Settle) -> None:
         async with aclosing(Lane(self._backend)) as lane:
-            async for delivery in deliveries:
-                target = self._target.current
-                outcome = await self._attempt(lane, target, delivery)
-                answers = outcome.kind is not OutcomeKind.UNREACHABLE
-                if answers and not self._answered:
-                    self._telemetry.emit(SinkConnected(self.name, target.place))
-                self._answered = answers
-                settle(delivery, outcome)
+            async for batch in gather(deliveries, self._batch, self._linger):
+                outcome = await self._deliver(lane, batch)
+                if outcome.kind is OutcomeKind.REFUSED and len(batch) > 1:  # which of them it refuses shows only alone
+                    for delivery in batch:
+                        settle(delivery, await self._deliver(lane, [delivery]))
+                else:
+                    for delivery in batch:
+                        settle(delivery, outcome)
 
-    async def _attempt(self, lane: Lane, target: Target, delivery: Delivery) -> Outcome:
+    async def _deliver(self, lane: Lane, batch: Sequence[Delivery]) -> Outcome:
+        target = self._target.current
+        try:
+            written = self._writer.write(batch, self._keys.current, self._github.current)
+        except ValueError as error:
+            return Outcome(OutcomeKind.UNFIT, str(error))
+        if written is None:
+            return Outcome(OutcomeKind.DELIVERED)
+        outcome = await self._attempt(lane, target, *written)
+        answers = outcome.kind is not OutcomeKind.UNREACHABLE
+        if answers and not self._answered:
+            self._telemetry.emit(SinkConnected(self.name, target.place))
+        self._answered = answers
+        return outcome
+
+    async def _attempt(self, lane: Lane, target: Target, headers: Headers, content: bytes) -> Outcome:
         outcome: Outcome | None = None
         body = bytearray()
         try:
             with anyio.fail_after(self._timeout.total_seconds()):
-                request = self._request(target, "POST", *self._write(delivery))
+                request = self._request(target, "POST", headers, content)
                 async with aclosing(await lane.send(request, self._trust.current, target.proxy)) as response:
                     self._has_answered = True
                     outcome = self._judge(response)
@@ -169,23 +186,6 @@ class WebhookSink:
         if not any(name == b"host" for name, _ in headers):
             headers.insert(0, (b"host", target.url.netloc))
         return httpcore.Request(method, to_core(target.url), headers=headers, content=body, extensions=self._extensions)
-
-    def _write(self, delivery: Delivery) -> tuple[Headers, bytes]:
-        """Return the headers and the body of an event's request, signed."""
-        event = delivery.event
-        headers, body = to_binary_mode(event.body) if self._is_binary else ([_CONTENT_TYPE], event.body)
-        timestamp = int(time.time())
-        headers += [
-            (b"content-length", b"%d" % len(body)),
-            (b"webhook-id", event.id.encode()),
-            (b"webhook-timestamp", b"%d" % timestamp),
-            (b"webhook-signature", sign(self._keys.current, event.id, timestamp, body).encode()),
-        ]
-        if self._github.current:
-            headers.append((b"x-hub-signature-256", sign_like_github(self._github.current, body).encode()))
-        if delivery.replayed:
-            headers.append((b"dockbell-replay", b"true"))
-        return headers, body
 
     def _judge(self, response: httpcore.Response) -> Outcome:
         if response.status in _UNWELCOME:

@@ -17,7 +17,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from dockbell._version import __version__
 from dockbell.config import ConfigPath, Interval, ProxyUrl, RevealedBytes, Secret, SecretUrl, Settings, SinkSettings
-from dockbell.config.values import ListAsTuple, conceal_url, split_url
+from dockbell.config.expression import ValueText
+from dockbell.config.values import Duration, ListAsTuple, conceal_url, split_url
 from dockbell.core.publishing.addresses import Address, AddressRules, parse_network
 from dockbell.core.publishing.signature import parse_secret
 from dockbell.errors import ConfigError
@@ -29,7 +30,7 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BEARER: Final = re.compile(r"[\x21-\x7e]+")
 _OWN_HEADERS: Final = frozenset(
     {
-        *("connection", "content-length", "content-type", "dockbell-replay", "transfer-encoding"),
+        *("connection", "content-encoding", "content-length", "content-type", "dockbell-replay", "transfer-encoding"),
         *("webhook-id", "webhook-signature", "webhook-timestamp", "x-hub-signature-256"),
     }
 )
@@ -129,6 +130,11 @@ class WebhookSettings(SinkSettings):
     ]
     github_secret: Secret | None = None
     mode: Literal["structured", "binary"] = "structured"
+    body: ValueText | None = None
+    content_type: Annotated[str, Field(pattern=r"^[\x20-\x7e]+$")] | None = None
+    batch: int = Field(default=1, ge=1, le=500)
+    linger: Duration = timedelta(0)
+    compression: Literal["none", "gzip"] = "none"
     timeout: Interval = timedelta(seconds=20)
     lanes: int = Field(default=4, ge=1, le=64)
     dead_on: ListAsTuple[Annotated[int, AfterValidator(_check_dead)]] = (400, 413, 415, 422)
@@ -162,6 +168,22 @@ class WebhookSettings(SinkSettings):
         except ValueError as error:
             raise ConfigError(f"[sinks.{sink}] {error}") from None
         return target
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        """Refuse keys of which one would have no effect."""
+        if self.body is not None and self.mode == "binary":
+            raise ValueError('body replaces the event, which mode = "binary" would send; remove one of them')
+        if self.batch > 1 and (self.body is not None or self.mode == "binary"):
+            key = 'mode = "binary"' if self.body is None else "body"
+            raise ValueError(
+                f"batch sends several events as a list of CloudEvents, {key} each by itself; remove one of them"
+            )
+        if self.linger and self.batch == 1:
+            raise ValueError("linger waits for more events of a batch; set batch, or remove it")
+        if self.content_type and self.body is None:
+            raise ValueError("content_type is that of body; set body, or remove it")
+        return self
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

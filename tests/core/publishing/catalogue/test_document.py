@@ -239,6 +239,25 @@ def test_a_webhook_has_one_channel_with_everything_and_no_secret_of_its_address(
     assert SECRET not in text
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"mode": "binary"}, "In the binary mode of CloudEvents: "),
+        ({"batch": 50}, "Each request holds up to 50 events, as a JSON array (application/cloudevents-batch+json). "),
+        ({"compression": "gzip"}, "Bodies are compressed (gzip). "),
+    ],
+)
+def test_it_is_said_how_the_requests_of_a_webhook_hold_events(settings: dict[str, Any], told: str) -> None:
+    channel = write_catalogue({"erp": WEBHOOK | settings})["channels"]["erp"]
+    assert channel["description"].startswith(told)
+
+
+def test_of_a_webhook_with_a_body_of_its_own_no_messages_are_listed() -> None:
+    document = write_catalogue({"erp": WEBHOOK | {"body": "key"}})
+    assert messages_of(document, "erp") == []
+    assert "a body of the receiver's own form" in document["channels"]["erp"]["description"]
+
+
 def test_another_kind_of_sink_has_a_channel_without_an_address() -> None:
     document = write_catalogue({"birds": {"type": "carrier-pigeon"}, "out": {"type": "stdout"}})
     assert document["channels"]["birds"]["address"] is document["channels"]["out"]["address"] is None

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from dockbell.config import SinkSettings
 from dockbell.config.values import Table
 from dockbell.core.model import JSON, NOTICES, Feed
-from dockbell.core.publishing.catalogue.messages import EVENT_TYPE
+from dockbell.core.publishing.catalogue.messages import BATCH_TYPE, EVENT_TYPE
 
 _HTTP: Final = {"bindingVersion": "0.3.0"}
 _MQTT: Final = {"bindingVersion": "0.2.0"}
@@ -134,7 +134,8 @@ class Outlets:
         binding = {"http": {"method": "POST", **_HTTP}}
         # Without an address: the path of a webhook may hold a token, and its receiver knows it.
         server = name if is_known else None
-        self._add(name, None, offer.names, server=server, description=description, binding=binding)
+        names = offer.names if given["body"] is None else []  # its receiver knows its own form
+        self._add(name, None, names, server=server, description=_tell_form(given) + description, binding=binding)
 
     def _add_server(self, name: str, url: str, description: str = "") -> None:
         parts = urlsplit(url)
@@ -199,6 +200,19 @@ def _split(template: str, names: Mapping[str, Sequence[str]]) -> Iterable[tuple[
 
 def _fill(template: str, resource: str) -> str:
     return template.replace("{resource}", resource) if resource else template
+
+
+def _tell_form(given: Table) -> str:
+    """Return what a receiver must know of how requests hold events."""
+    if given["body"] is not None:
+        form = "Each request has a body of the receiver's own form, made of one event. "
+    elif given["batch"] > 1:
+        form = f"Each request holds up to {given['batch']} events, as a JSON array ({BATCH_TYPE}). "
+    elif given["mode"] == "binary":
+        form = "In the binary mode of CloudEvents: attributes as `ce-` headers, `data` as the body. "
+    else:
+        form = ""
+    return form + ("Bodies are compressed (gzip). " if given["compression"] == "gzip" else "")
 
 
 def _describe(settings: SinkSettings) -> str:

@@ -102,14 +102,14 @@ async def test_it_works_on_what_it_has_and_nothing_is_done_twice() -> None:
     assert ear.facts == [SourcesClaimed(2, 2)]
 
 
-async def test_where_more_is_free_it_claims_again_without_a_pause_and_says_once_what_it_has_taken() -> None:
+async def test_where_it_claims_some_at_a_time_it_says_once_what_it_has_taken() -> None:
     log, ear = Log(), Ear()
     shares = [
         Share(frozenset("a"), taken_over=1, has_more=True),
         Share(frozenset("ab"), taken_over=1, has_more=True),
         share("abc"),
     ]
-    alarm = CountedAlarm(1)
+    alarm = CountedAlarm(3)
     async with anyio.create_task_group() as group:
         group.start_soon(Sharing(FakeSources(log, *shares), FakeWorker(log), ear.telemetry).run, alarm)
         await alarm.is_quiet.wait()

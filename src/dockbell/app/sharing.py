@@ -64,8 +64,8 @@ class Sharing:
     """Takes this process's share once a second, and works on it.
 
     To claim what a dead process had does not wait for what takes long: sources are loaded, and deliveries of what is
-    handed over end, beside it. Where more is free than a process claims at once, it claims again without a pause, but
-    not before what is due of the first is read.
+    handed over end, beside it. Where more is free than a process claims at once, it claims the rest the next times: so
+    that all processes have read what is due before any opens what is not.
     """
 
     def __init__(self, shared: SharedSources, worker: Worker, telemetry: Telemetry) -> None:
@@ -75,7 +75,6 @@ class Sharing:
         self._held: frozenset[str] = frozenset()
         self._claims: dict[str, Claim] = {}
         self._taken_over = self._added = 0
-        self._has_more = False
         self._declaring = anyio.Lock()
 
     async def run(self, alarm: Alarm) -> None:
@@ -87,9 +86,7 @@ class Sharing:
         told = ""
         async with anyio.create_task_group() as handing_over:
             while True:
-                if not self._has_more:
-                    await alarm.wait()
-                self._has_more = False
+                await alarm.wait()
                 try:
                     if (leaving := await self.run_once()) is not None:
                         handing_over.start_soon(self.hand_over, leaving)
@@ -116,7 +113,6 @@ class Sharing:
             if added:
                 await self._declare()  # nothing is asked before
                 await worker.wait_for_due()
-        self._has_more = share.has_more
         if self._added and not share.has_more:
             self._telemetry.emit(SourcesClaimed(self._added, _count(share.held), self._taken_over))
             self._added = self._taken_over = 0

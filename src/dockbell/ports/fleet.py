@@ -31,7 +31,7 @@ class Share:
     claims: Mapping[str, Claim] = field(default_factory=dict)
     """Of what it has claimed just now, by the first source with the key."""
     taken_over: int = 0  # how many of the sources that it has claimed just now were a dead process's
-    has_more: bool = False  # it has claimed as many as it may at once, and others are free
+    has_more: bool = False  # it has claimed as many as it may at once, and may claim others the next time
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,11 @@ class Processes:
         self.query(late, store.engine.holder.id)
 
 
+@pytest.fixture(autouse=True)
+def _settle_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dockbell.stores.postgres.leases.SETTLED_SECONDS", -1.0)
+
+
 @pytest.fixture
 async def processes(postgres_url: str) -> AsyncIterator[Processes]:
     async with AsyncExitStack() as stack:
@@ -110,6 +115,19 @@ async def test_processes_come_to_equal_shares_and_no_source_has_two(processes: P
     assert [fleet(store).slot for store in stores] == [0, 1, 2]
     assert [fleet(store).processes for store in stores] == [3, 3, 3]
     assert sum(fleet(store).leads for store in stores) == 1
+
+
+async def test_nothing_is_handed_over_to_a_process_that_has_just_come(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dockbell.stores.postgres.leases.SETTLED_SECONDS", 60.0)
+    first = await processes.open()
+    await take(first)
+    second = await processes.open()
+    assert own(await take(second)) == set()
+    assert (await take(first)).surplus == set()
+    processes.query("UPDATE holders SET began_at = began_at - interval '1 min'")
+    assert len((await take(first)).surplus) == 3
 
 
 async def test_sources_with_one_api_key_go_together(processes: Processes) -> None:

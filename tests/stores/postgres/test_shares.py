@@ -18,10 +18,10 @@ SOURCES = {"s1": "s1", "s2": "s2"}
 
 def test_what_a_process_claims_it_does_not_hand_over_at_once() -> None:
     for keys, processes, least in product(range(1, 40), range(1, 8), range(4)):
-        standing = Standing(processes, keys, least, {}, frozenset())
+        standing = Standing(processes, keys, least, {}, frozenset(), processes)
         accounts = {f"s{number:02}": f"s{number:02}" for number in range(keys)}
         claimed = dict([*accounts.items()][: _find_most(standing, keys)])
-        after = Standing(processes, 0, min(least, len(claimed)), claimed, frozenset())
+        after = Standing(processes, 0, min(least, len(claimed)), claimed, frozenset(), processes)
         assert not _find_surplus(after, accounts), (keys, processes, least)
 
 

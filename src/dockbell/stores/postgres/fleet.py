@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -90,7 +91,7 @@ class PostgresFleet(Fleet):
             ends = leases.load_ends(connection, taken) if taken else {}
         self.processes = max(standing.processes, 1)
         held = frozenset(standing.own)
-        surplus = _find_surplus(standing, accounts) - {NOTICES.source}
+        surplus = _find_surplus(replace(standing, processes=standing.settled), accounts) - {NOTICES.source}
         return Share(held, surplus, claims, len(taken_over), has_more), ends
 
     def _claim(

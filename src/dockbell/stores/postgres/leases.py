@@ -19,6 +19,9 @@ from dockbell.core.model import NOTICES, Feed, RunKind
 from dockbell.ports import Claim, Member, Spent
 from dockbell.stores.sql.connection import Connection
 
+SETTLED_SECONDS: Final = 5.0
+"""So long a process must have lived before others hand sources over to it. One that was stopped and goes on comes just
+when others have taken over what it had: they would hand over sources that they have not read yet."""
 _LOOKED_AT: Final = 2000
 """Of so many keys that are free the most overdue are found, which takes 12 µs for each of their sources."""
 _BURY: Final = (
@@ -47,6 +50,7 @@ class Standing:
     least: int  # the fewest API keys that a process has
     own: Mapping[str, str]  # the account of each source that this process has
     split: frozenset[str]  # those of its sources whose account is another process's
+    settled: int  # how many of the processes have lived for some seconds, this one included
 
 
 def bury(connection: Connection) -> None:
@@ -75,11 +79,13 @@ def list_sources(connection: Connection, accounts: Mapping[str, str]) -> None:
 
 
 def find_standing(connection: Connection, holder: str) -> Standing:
-    processes, least = connection.execute(
-        "SELECT count(*), min(held) FROM (SELECT (SELECT count(*) FROM leases WHERE holder = holders.id"
-        " AND NOT leaving AND source = account AND source <> ?) AS held"
+    processes, settled, least = connection.execute(
+        "SELECT count(*), count(*) FILTER (WHERE is_settled), min(held) FROM"
+        " (SELECT id = :holder OR began_at < clock_timestamp() - :settled * interval '1 s' AS is_settled,"
+        " (SELECT count(*) FROM leases WHERE holder = holders.id"
+        " AND NOT leaving AND source = account AND source <> :notices) AS held"
         " FROM holders WHERE expires_at >= clock_timestamp()) AS living",
-        (NOTICES.source,),
+        {"holder": holder, "settled": SETTLED_SECONDS, "notices": NOTICES.source},
     ).fetchone()
     (free,) = connection.execute("SELECT count(*) FROM leases WHERE holder IS NULL").fetchone()
     rows = connection.execute(
@@ -93,6 +99,7 @@ def find_standing(connection: Connection, holder: str) -> Standing:
         least,
         {source: account for source, account, _ in rows},
         frozenset(source for source, _, is_split in rows if is_split),
+        settled,
     )
 
 

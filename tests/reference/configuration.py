@@ -57,6 +57,8 @@ _TYPES: Final[tuple[tuple[object, str], ...]] = (
     (ConfigPath, "path"),
     (Duration, "duration"),
 )
+_TABLES: Final = {"alert": "oncall", "mqtt": "floor", "nats": "bus", "redis": "lake", "webhook": "erp"}
+"""Where the example has each type of sink."""
 _INCLUDE: Final = """\
 `include` names files, or patterns with `*`, `?` and `[…]` for them, which count from the folder of the configuration;
 so do the paths in these files. Each holds `[sources.NAME]` tables and nothing else, and a source is in one file only. A
@@ -134,7 +136,7 @@ def write() -> str:
     for kind, settings in kinds.items():
         own = [name for name in settings.model_fields if name not in common]
         if own:
-            section = {"mqtt": "sinks.floor", "webhook": "sinks.erp", "alert": "sinks.oncall"}[kind]
+            section = f"sinks.{_TABLES[kind]}"
             parts += [f'### `type = "{kind}"`', _describe(settings, meanings[section], leave_out=tuple(common))]
     parts += [
         '### `type = "stdout"`',

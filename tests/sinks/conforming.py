@@ -7,15 +7,20 @@ import fcntl
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import msgspec
+from anyio import to_thread
 
 from dockbell.core.model import RESOURCES
 from dockbell.testing import Arrival, Flight, Receiver
 from tests.brokers import find_free_port, make_broker
+from tests.nats_server import NatsServer
+from tests.redis_server import RedisServer
 
 SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 _PUBLISH: Final = 3
@@ -81,6 +86,9 @@ class Moods(Receiver):
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None: ...
 
 
+_EVENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
 class WebhookReceiver(Moods):
     """An HTTP server.
 
@@ -107,26 +115,41 @@ class WebhookReceiver(Moods):
             await writer.drain()
 
     async def _take(self, body: bytes, reader: asyncio.StreamReader) -> str:
-        arrival = self._read(body)
-        flight = self.arrivals.begin(arrival.feed, arrival.key)
+        arrivals = self._read(body)
+        keys = {arrival.key for arrival in arrivals}
+        flights = [self.arrivals.begin(arrival.feed, arrival.key) for arrival in arrivals]
         while not self._answering.is_set():
             if reader.at_eof():
-                flight.lose()
+                for flight in flights:
+                    flight.lose()
                 raise EOFError
             await anyio.sleep(0.005)
-        if arrival.key in self._refused:
+        if keys & self._refused:
             status = "422 Unprocessable Content"
-        elif arrival.key in self._failing:
+        elif keys & self._failing:
             status = "500 Internal Server Error"
         else:
             await anyio.sleep(self.pause())
-            self.arrivals.take(arrival)
+            for arrival in arrivals:
+                self.arrivals.take(arrival)
             status = "204 No Content"
-        flight.answer()
+        for flight in flights:
+            flight.answer()
         return status
 
-    def _read(self, body: bytes) -> Arrival:
-        return Arrival.read(body)
+    def _read(self, body: bytes) -> Sequence[Arrival]:
+        return [Arrival.read(body)]
+
+
+class BatchReceiver(WebhookReceiver):
+    """An HTTP server that takes several events in one request, all or none."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {**super().settings, "batch": 20, "linger": "5ms"}
+
+    def _read(self, body: bytes) -> Sequence[Arrival]:
+        return [Arrival.read(bytes(event)) for event in _EVENTS.decode(body)]
 
 
 class AlertReceiver(WebhookReceiver):
@@ -137,13 +160,12 @@ class AlertReceiver(WebhookReceiver):
         url = f"json://127.0.0.1:{self.port}/alerts"
         return {"type": "alert", "url": url, "resources": [*RESOURCES], "timeout": "500ms"}
 
-    def _read(self, body: bytes) -> Arrival:
+    def _read(self, body: bytes) -> Sequence[Arrival]:
         """Return the arrival of an event of which a message tells in its last line."""
         place, number, *revision, event_id = json.loads(body)["message"].splitlines()[-1].split(" ")
         source, resource, *key = place.split("/")
-        return Arrival(
-            event_id, f"{source}/{resource}", "/".join(key), int(number[1:]), int("".join(revision)[1:] or 0)
-        )
+        revision_number = int("".join(revision)[1:] or 0)
+        return [Arrival(event_id, f"{source}/{resource}", "/".join(key), int(number[1:]), revision_number)]
 
 
 class BrokerReceiver(Moods):
@@ -284,3 +306,176 @@ class PipeReceiver(Receiver):
         """Let everything go."""
         for end in self._ends:
             os.close(end)
+
+
+class RedisReceiver(Moods):
+    """Redis, and a wire to it that can be cut, that keeps quiet, and that answers some entries itself.
+
+    An entry that the server has given an id has arrived.
+
+    Attributes:
+        server: The server itself.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.server = RedisServer(folder)
+        self._rejecting = False
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"type": "redis", "url": f"redis://127.0.0.1:{self.port}", "timeout": "1s"}
+
+    async def start(self) -> None:
+        await to_thread.run_sync(self.server.start)
+        await super().start()
+
+    async def stop(self) -> None:
+        await super().stop()
+        await to_thread.run_sync(self.server.stop)
+
+    async def reject(self) -> None:
+        self._rejecting = True
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self.server.port)
+        try:
+            while True:
+                command = await _read_reply(reader)
+                await self._answering.wait()
+                writer.write(await self._answer(command, from_server, to_server))
+        finally:
+            to_server.close()
+
+    async def _answer(
+        self, command: bytes, from_server: asyncio.StreamReader, to_server: asyncio.StreamWriter
+    ) -> bytes:
+        words = command.split(b"\r\n")[2::2]
+        if self._rejecting:
+            return b"-NOAUTH Authentication required.\r\n"
+        if words[0] != b"XADD":
+            to_server.write(command)
+            return await _read_reply(from_server)
+        arrival = Arrival.read(words[words.index(b"event") + 1])
+        flight = self.arrivals.begin(arrival.feed, arrival.key)
+        try:
+            if arrival.key in self._failing:
+                return b"-ERR no room for it\r\n"
+            to_server.write(command)
+            reply = await _read_reply(from_server)
+            if not reply.startswith(b"-"):
+                self.arrivals.take(arrival)
+            await self._answering.wait()
+            return reply
+        finally:
+            flight.answer()
+
+
+async def _read_reply(reader: asyncio.StreamReader) -> bytes:
+    """Return the next value of the protocol of Redis (RESP2), as it is; a command is an array of texts."""
+    line = await reader.readuntil(b"\r\n")
+    kind, count = line[:1], line[1:-2]
+    if kind == b"$" and int(count) >= 0:
+        return line + await reader.readexactly(int(count) + 2)
+    if kind in b"*%":
+        size = int(count) * (2 if kind == b"%" else 1)
+        return line + b"".join([await _read_reply(reader) for _ in range(size)])
+    return line
+
+
+class NatsReceiver(Moods):
+    """NATS, and a wire to it that can be cut, that keeps quiet, and that answers some messages itself.
+
+    A message that the stream has acknowledged has arrived.
+
+    Attributes:
+        server: The server itself.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.server = NatsServer(folder)
+        self._rejecting = False
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"type": "nats", "url": f"nats://127.0.0.1:{self.port}", "timeout": "1s"}
+
+    async def start(self) -> None:
+        await to_thread.run_sync(self.server.start)
+        await self.server.add_stream("dockbell.>")
+        await super().start()
+
+    async def stop(self) -> None:
+        await super().stop()
+        await to_thread.run_sync(self.server.stop)
+
+    async def reject(self) -> None:
+        self._rejecting = True
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self.server.port)
+        flights: dict[bytes, tuple[Arrival, Flight]] = {}
+        subscription = b""
+        try:
+            async with anyio.create_task_group() as group:
+
+                async def answer() -> None:
+                    with suppress(EOFError, ConnectionError):
+                        while True:
+                            words, message = await _read_message(from_server)
+                            await self._answering.wait()
+                            if words[0] == b"MSG" and (known := flights.pop(words[1], None)) is not None:
+                                if b'"error"' not in message:
+                                    self.arrivals.take(known[0])
+                                known[1].answer()
+                            writer.write(message)
+                    group.cancel_scope.cancel()
+
+                group.start_soon(answer)
+                with suppress(EOFError, ConnectionError):
+                    while True:
+                        words, message = await _read_message(reader)
+                        await self._answering.wait()
+                        subscription = words[-1] if words[0] == b"SUB" else subscription
+                        if refusal := self._judge(words, message, flights, subscription):
+                            writer.write(refusal)
+                        else:
+                            to_server.write(message)
+                group.cancel_scope.cancel()
+        finally:
+            for _, flight in flights.values():
+                flight.lose()
+            to_server.close()
+
+    def _judge(
+        self,
+        words: Sequence[bytes],
+        message: bytes,
+        flights: dict[bytes, tuple[Arrival, Flight]],
+        subscription: bytes,
+    ) -> bytes:
+        """Note an event; return the answer that it gets from us, if any."""
+        if self._rejecting:
+            return b"-ERR 'Authorization Violation'\r\n"
+        if words[0] != b"HPUB" or not words[1].startswith(b"dockbell."):
+            return b""
+        arrival, reply = Arrival.read(message[-2 - int(words[-1]) + int(words[-2]) : -2]), words[2]
+        flight = self.arrivals.begin(arrival.feed, arrival.key)
+        if arrival.key in self._refused | self._failing:
+            flight.answer()
+            code = 10054 if arrival.key in self._refused else 10077
+            error = json.dumps({"error": {"code": 400, "err_code": code, "description": "not this one"}}).encode()
+            return b"MSG %b %b %d\r\n%b\r\n" % (reply, subscription, len(error), error)
+        flights[reply] = arrival, flight
+        return b""
+
+
+async def _read_message(reader: asyncio.StreamReader) -> tuple[Sequence[bytes], bytes]:
+    """Return the next message of the protocol of NATS, as words and as it is."""
+    line = await reader.readuntil(b"\r\n")
+    words = line.split() or [b""]
+    payload = b""
+    if words[0] in (b"PUB", b"HPUB", b"MSG", b"HMSG"):
+        payload = await reader.readexactly(int(words[-1]) + 2)
+    return words, line + payload

@@ -12,10 +12,20 @@ import pytest
 from dockbell.sinks import stdout
 from dockbell.sinks.alert import AlertSink
 from dockbell.sinks.mqtt import MqttSink
+from dockbell.sinks.queues.jetstream import JetStreamSink
+from dockbell.sinks.queues.redis_streams import RedisSink
 from dockbell.sinks.stdout import StdoutSink
 from dockbell.sinks.webhook import WebhookSink
 from dockbell.testing import Ability, Receiver, SinkConformance
-from tests.sinks.conforming import AlertReceiver, BrokerReceiver, PipeReceiver, WebhookReceiver
+from tests.sinks.conforming import (
+    AlertReceiver,
+    BatchReceiver,
+    BrokerReceiver,
+    NatsReceiver,
+    PipeReceiver,
+    RedisReceiver,
+    WebhookReceiver,
+)
 
 
 class TestWebhook(SinkConformance):
@@ -26,11 +36,31 @@ class TestWebhook(SinkConformance):
         return WebhookReceiver()
 
 
+class TestWebhookBatches(TestWebhook):
+    def make_receiver(self, folder: Path) -> Receiver:
+        return BatchReceiver()
+
+
 class TestMqtt(SinkConformance):
     sink_type = MqttSink
 
     def make_receiver(self, folder: Path) -> Receiver:
         return BrokerReceiver(folder)
+
+
+class TestRedis(SinkConformance):
+    sink_type = RedisSink
+    lacks: ClassVar = {Ability.REFUSE: "Redis says of no entry that it will never take it"}
+
+    def make_receiver(self, folder: Path) -> Receiver:
+        return RedisReceiver(folder)
+
+
+class TestNats(SinkConformance):
+    sink_type = JetStreamSink
+
+    def make_receiver(self, folder: Path) -> Receiver:
+        return NatsReceiver(folder)
 
 
 class TestAlert(SinkConformance):

@@ -1,0 +1,178 @@
+"""NATS JetStream: each event a message of a stream, which the server stores once however often it is sent."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from dockbell.config import ConfigPath, Interval, Secret, SinkSettings
+from dockbell.config.values import parse_duration, split_url
+from dockbell.core.model import Delivery, Event, Outcome, OutcomeKind
+from dockbell.errors import ConfigError
+from dockbell.net.network import explain, find_cause, make_trust
+from dockbell.sinks.queues.queue_sink import QueueSink
+from dockbell.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+_PORT: Final = 4222
+_FIELDS: Final = ("source", "resource", "key", "change")
+_CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
+_TOO_LARGE: Final = 10054
+"""The code of JetStream's error for a message above the ``max_msg_size`` of its stream."""
+
+
+def _check_url(url: str) -> str:
+    parts = split_url(url, '"tls://nats.example.com:4222"', schemes=("nats", "tls"))
+    if "@" in parts.netloc:
+        raise ValueError("must not hold a user, password or token; use the keys of these names")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("must end with the host and port")
+    return url
+
+
+def _check_subject(template: str) -> str:
+    rest = template
+    for field in _FIELDS:
+        rest = rest.replace(f"{{{field}}}", "x")
+    known = " ".join(f"{{{field}}}" for field in _FIELDS)
+    if not all(rest.split(".")) or any(mark in rest for mark in "{}*> \t\r\n"):
+        raise ValueError(f'must be a subject without wildcards, which may hold {known}, got "{template}"')
+    return template
+
+
+class JetStreamSettings(SinkSettings):
+    """``[sinks.NAME]`` with ``type = "nats"``."""
+
+    type: Literal["nats"]
+    url: Annotated[str, AfterValidator(_check_url)]
+    user: str | None = None
+    password: Secret | None = None
+    token: Secret | None = None
+    credentials_file: ConfigPath | None = None
+    ca_file: ConfigPath | None = None
+    cert_file: ConfigPath | None = None
+    key_file: ConfigPath | None = None
+    subject: Annotated[str, AfterValidator(_check_subject)] = "dockbell.{source}.{resource}.{key}.{change}"
+    timeout: Interval = parse_duration("10s")
+    in_flight: int = Field(default=20, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if (self.user is None) != (self.password is None):
+            raise ValueError("user and password go together")
+        if self.key_file and not self.cert_file:
+            raise ValueError("key_file needs a cert_file")
+        if (self.ca_file or self.cert_file) and not self.url.startswith("tls:"):
+            raise ValueError('ca_file and cert_file need a url that begins with "tls:"')
+        return self
+
+
+class JetStreamSink(QueueSink["Client"]):
+    """Publishes each event under its id, by which the server knows a repeat, and waits for the word of the stream."""
+
+    Settings: ClassVar = JetStreamSettings
+    library: ClassVar = ("nats", "nats")
+
+    def __init__(self, name: str, settings: JetStreamSettings, telemetry: Telemetry) -> None:
+        parts = urlsplit(settings.url)
+        self._settings = settings
+        self._host, self._port = parts.hostname or "", parts.port or _PORT
+        self._is_tls = parts.scheme == "tls"
+        place = f"{self._host}:{self._port}"
+        super().__init__(name, telemetry, place=place, window=settings.in_flight, timeout=settings.timeout)
+        if sum(each is not None for each in (settings.user, settings.token, settings.credentials_file)) > 1:
+            raise ConfigError(f"[sinks.{name}] user, token and credentials_file exclude each other; remove all but one")
+        self._find_login()  # a file that cannot be used is told at the start
+
+    def _find_login(self) -> dict[str, Any]:
+        """Return how we present ourselves, as it is now: a file may have another secret since."""
+        settings = self._settings
+        files = {"ca_file": settings.ca_file, "cert_file": settings.cert_file, "key_file": settings.key_file}
+        return {
+            "user": settings.user,
+            "password": None if settings.password is None else settings.password.reveal(),
+            "token": None if settings.token is None else settings.token.reveal(),
+            "user_credentials": settings.credentials_file,
+            "tls": make_trust(f"[sinks.{self.name}]", **files) if self._is_tls else None,
+        }
+
+    async def _open(self) -> Client:
+        from nats.aio.client import Client  # noqa: PLC0415  # where one is used
+        from nats.errors import NoServersError  # noqa: PLC0415
+
+        client, errors = Client(), list[Exception]()
+
+        async def note(error: Exception) -> None:
+            errors.append(error)
+
+        try:
+            await client.connect(
+                f"{'tls' if self._is_tls else 'nats'}://{self._host}:{self._port}",
+                error_cb=note,
+                name="dockbell",
+                allow_reconnect=False,  # the relay decides when there is another attempt
+                max_reconnect_attempts=1,  # 0 would be for ever, whatever allow_reconnect says
+                reconnect_time_wait=0,
+                connect_timeout=max(1, int(self._settings.timeout.total_seconds())),
+                **self._find_login(),
+            )
+        except NoServersError as error:
+            errors.append(error)
+        except BaseException:
+            await self._discard(client)
+            raise
+        else:
+            return client
+        await self._discard(client)
+        raise errors[0]  # the last says only that no server could be used
+
+    async def _close(self, connection: Client) -> None:
+        await connection.close()
+
+    async def _describe(self, connection: Client) -> str:
+        version, account = connection.connected_server_version, await connection.jetstream().account_info()
+        return f"NATS {version.major}.{version.minor}.{version.patch}, streams: {account.streams}"
+
+    async def _publish(self, connection: Client, delivery: Delivery) -> None:
+        event = delivery.event
+        headers = {"Content-Type": _CONTENT_TYPE, "Dockbell-Type": event.type}
+        if delivery.replayed:
+            headers["Dockbell-Replay"] = "true"  # without an id: the stream would drop it as a repeat
+        else:
+            headers["Nats-Msg-Id"] = event.id
+        subject = self._name_subject(event)
+        await connection.jetstream().publish(
+            subject, event.body, headers=headers, timeout=self._settings.timeout.total_seconds()
+        )
+
+    def _name_subject(self, event: Event) -> str:
+        """Return the subject of an event; a statement about a feed has ``-`` for a key."""
+        change = event.type.rpartition(".")[2]
+        names = {"source": event.feed.source, "resource": event.feed.resource, "key": event.key, "change": change}
+        tokens = {field: value.replace(".", "%2E") or "-" for field, value in names.items()}
+        return self._settings.subject.format(**tokens)
+
+    def _judge(self, error: Exception) -> Outcome:
+        from nats.errors import Error, MaxPayloadError  # noqa: PLC0415
+        from nats.js.errors import APIError, NoStreamResponseError  # noqa: PLC0415
+
+        if isinstance(error, MaxPayloadError):
+            return Outcome(OutcomeKind.UNFIT, "larger than the server takes (max_payload)")
+        if isinstance(error, NoStreamResponseError):
+            return Outcome(OutcomeKind.FAILED, "no stream of JetStream takes its subject")
+        if isinstance(error, APIError):
+            kind = OutcomeKind.REFUSED if error.err_code == _TOO_LARGE else OutcomeKind.FAILED
+            return Outcome(kind, f"the server says, {error.description}")
+        text = str(error).removeprefix("nats: ").strip("'\"") if isinstance(error, Error) else explain(error)
+        return Outcome(OutcomeKind.UNREACHABLE, text or type(error).__name__)
+
+    def _refuses_us(self, error: Exception) -> bool:
+        from nats.errors import AuthorizationError  # noqa: PLC0415
+
+        refused = isinstance(error, AuthorizationError) or "authorization" in str(error).lower()
+        return refused or isinstance(find_cause(error), ssl.SSLCertVerificationError)

@@ -2,9 +2,9 @@
 
 Here is the sink: a number of lanes, each of which attempts one request at a time, and what an answer means.
 ``settings`` holds what ``[sinks.NAME]`` says and its secrets give, and ``secret_reload`` notices when these change.
-``batches`` gathers what one request holds, ``requests`` writes and signs it, ``connections`` guards and reuses the
-connections, and ``answers`` shows what a receiver has said. This package and the sources are the home of httpx and
-httpcore.
+``batches`` gathers what one request holds, ``requests`` writes and signs it, ``permission`` asks whether it may be
+sent, ``connections`` guards and reuses the connections, and ``answers`` shows what a receiver has said. This package
+and the sources are the home of httpx and httpcore.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from dockbell.ports import Bell, Deliveries, Settle
 from dockbell.sinks.webhook.answers import find_secrets, show_answer
 from dockbell.sinks.webhook.batches import gather
 from dockbell.sinks.webhook.connections import AddressRefused, GuardedBackend, Lane, to_core
+from dockbell.sinks.webhook.permission import Permission
 from dockbell.sinks.webhook.requests import RequestWriter
 from dockbell.sinks.webhook.secret_reload import Reloadable
 from dockbell.sinks.webhook.settings import (
@@ -72,6 +73,7 @@ class WebhookSink:
         self._timeout = settings.timeout
         self._fates = settings.fates
         self._writer = RequestWriter(settings)
+        self._permission = None if settings.origin is None else Permission(settings.origin)
         self._batch = settings.batch
         self._linger = settings.linger
         self._keeps_answers = settings.keep_answers
@@ -143,12 +145,33 @@ class WebhookSink:
             return Outcome(OutcomeKind.UNFIT, str(error))
         if written is None:
             return Outcome(OutcomeKind.DELIVERED)
-        outcome = await self._attempt(lane, target, *written)
+        outcome = await self._ask_permission(lane, target) or await self._attempt(lane, target, *written)
         answers = outcome.kind is not OutcomeKind.UNREACHABLE
         if answers and not self._answered:
             self._telemetry.emit(SinkConnected(self.name, target.place))
         self._answered = answers
         return outcome
+
+    async def _ask_permission(self, lane: Lane, target: Target) -> Outcome | None:
+        """Return when a request may be sent: None; or why none may be."""
+        if (permission := self._permission) is None:
+            return None
+        async with permission.turn:
+            if not permission.holds(target):
+                headers = [(b"webhook-request-origin", permission.origin.encode()), (b"content-length", b"0")]
+                try:
+                    with anyio.fail_after(self._timeout.total_seconds()):
+                        request = self._request(target, "OPTIONS", headers, b"")
+                        async with aclosing(await lane.send(request, self._trust.current, target.proxy)) as response:
+                            await _drain(response, bytearray())
+                except TimeoutError:
+                    return Outcome(OutcomeKind.UNREACHABLE, self._timed_out)
+                except (*_UNREACHED, *_BROKEN) as error:
+                    return Outcome(OutcomeKind.UNREACHABLE, self._explain(target, error))
+                if (refusal := permission.judge(target, response.status, response.headers)) is not None:
+                    return refusal
+        await permission.wait()
+        return None
 
     async def _attempt(self, lane: Lane, target: Target, headers: Headers, content: bytes) -> Outcome:
         outcome: Outcome | None = None
@@ -190,6 +213,8 @@ class WebhookSink:
     def _judge(self, response: httpcore.Response) -> Outcome:
         if response.status in _UNWELCOME:
             self._unwelcome.ring()
+            if self._permission is not None:
+                self._permission.forget()
         retry_after = next((value for name, value in response.headers if name.lower() == b"retry-after"), b"")
         return judge(response.status, retry_after.decode("latin-1"), self._fates, datetime.now(UTC))
 

@@ -31,7 +31,7 @@ _BEARER: Final = re.compile(r"[\x21-\x7e]+")
 _OWN_HEADERS: Final = frozenset(
     {
         *("connection", "content-encoding", "content-length", "content-type", "dockbell-replay", "transfer-encoding"),
-        *("webhook-id", "webhook-signature", "webhook-timestamp", "x-hub-signature-256"),
+        *("webhook-id", "webhook-request-origin", "webhook-signature", "webhook-timestamp", "x-hub-signature-256"),
     }
 )
 _OF_CONNECTION: Final = frozenset({"expect", "keep-alive", "proxy-connection", "te", "upgrade"})
@@ -135,6 +135,7 @@ class WebhookSettings(SinkSettings):
     batch: int = Field(default=1, ge=1, le=500)
     linger: Duration = timedelta(0)
     compression: Literal["none", "gzip"] = "none"
+    origin: Annotated[str, Field(pattern=r"^[0-9A-Za-z.:-]+$")] | None = None
     timeout: Interval = timedelta(seconds=20)
     lanes: int = Field(default=4, ge=1, le=64)
     dead_on: ListAsTuple[Annotated[int, AfterValidator(_check_dead)]] = (400, 413, 415, 422)

@@ -35,9 +35,15 @@ async def test_a_receiver_is_asked_once_and_then_sent_events(allowed: str) -> No
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (respond("200 OK"), "the answer to OPTIONS permits nobody, HTTP 200"),
-        (answer_with(origin="other.example.com"), 'the answer to OPTIONS permits "other.example.com", HTTP 200'),
-        (respond("405 Method Not Allowed"), "the answer to OPTIONS permits nobody, HTTP 405"),
+        (respond("200 OK"), "the receiver names no permitted origin in its answer to OPTIONS, HTTP 200"),
+        (
+            answer_with(origin="other.example.com"),
+            'the receiver permits "other.example.com" in its answer to OPTIONS, HTTP 200',
+        ),
+        (
+            respond("405 Method Not Allowed"),
+            "the receiver names no permitted origin in its answer to OPTIONS, HTTP 405",
+        ),
     ],
 )
 async def test_without_permission_nothing_is_sent_and_nothing_is_lost(answer: bytes, reason: str) -> None:

@@ -29,8 +29,8 @@ class CustomBody:
         Raises:
             ValueError: The expression has no value for this event.
         """
-        shown = BODIES.decode(event.body)
         try:
+            shown = BODIES.decode(event.body)
             value = self._expression.find(find_facts(self._expression, event, shown.data, time=shown.time))
             if value is None:
                 return None

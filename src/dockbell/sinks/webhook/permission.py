@@ -47,8 +47,9 @@ class Permission:
         said = {name.lower(): value.decode("latin-1").strip() for name, value in headers}
         allowed = said.get(b"webhook-allowed-origin", "")
         if not 200 <= status < 300 or allowed.lower() not in (self.origin.lower(), _ANYBODY):  # noqa: PLR2004  # success
-            whom = f'permits "{allowed[:80]}"' if allowed else "permits nobody"
-            return Outcome(OutcomeKind.UNREACHABLE, f"the answer to OPTIONS {whom}, HTTP {status}", status=status)
+            named = f'the receiver permits "{allowed[:80]}"' if allowed else "the receiver names no permitted origin"
+            reason = f"{named} in its answer to OPTIONS, HTTP {status}"
+            return Outcome(OutcomeKind.UNREACHABLE, reason, status=status)
         rate = said.get(b"webhook-allowed-rate", "")
         self._interval = 60 / int(rate) if re.fullmatch("[1-9][0-9]{0,8}", rate) else 0.0
         self._of, self._until = target, anyio.current_time() + _ASKED_EVERY.total_seconds()

@@ -199,6 +199,6 @@ def test_a_certificate_that_cannot_be_used_is_told_at_the_start() -> None:
 
 
 def test_two_ways_to_present_ourselves_are_told_at_the_start() -> None:
-    values = {"type": "nats", "url": "nats://nats", "token": "hush", "credentials_file": "dockbell.creds"}
-    with pytest.raises(ConfigError, match=r"\[sinks.bus\] user, token and credentials_file exclude each other"):
+    values = {"type": "nats", "url": "nats://nats", "token": "hush", "user": "bell", "password": "hush"}
+    with pytest.raises(ConfigError, match=r"\[sinks.bus\] user and token exclude each other"):
         JetStreamSink("bus", JetStreamSettings.model_validate(values), Facts().telemetry)

@@ -53,7 +53,6 @@ class JetStreamSettings(SinkSettings):
     user: str | None = None
     password: Secret | None = None
     token: Secret | None = None
-    credentials_file: ConfigPath | None = None
     ca_file: ConfigPath | None = None
     cert_file: ConfigPath | None = None
     key_file: ConfigPath | None = None
@@ -85,8 +84,8 @@ class JetStreamSink(QueueSink["Client"]):
         self._is_tls = parts.scheme == "tls"
         place = f"{self._host}:{self._port}"
         super().__init__(name, telemetry, place=place, window=settings.in_flight, timeout=settings.timeout)
-        if sum(each is not None for each in (settings.user, settings.token, settings.credentials_file)) > 1:
-            raise ConfigError(f"[sinks.{name}] user, token and credentials_file exclude each other; remove all but one")
+        if settings.user is not None and settings.token is not None:
+            raise ConfigError(f"[sinks.{name}] user and token exclude each other; remove one of them")
         self._find_login()  # a file that cannot be used is told at the start
 
     def _find_login(self) -> dict[str, Any]:
@@ -97,7 +96,6 @@ class JetStreamSink(QueueSink["Client"]):
             "user": settings.user,
             "password": None if settings.password is None else settings.password.reveal(),
             "token": None if settings.token is None else settings.token.reveal(),
-            "user_credentials": settings.credentials_file,
             "tls": make_trust(f"[sinks.{self.name}]", **files) if self._is_tls else None,
         }
 

@@ -112,7 +112,7 @@ class QueueSink(ABC, Generic[_C]):
                 connection = await self._connect()
                 await self._publish(connection, delivery)
         except TimeoutError:
-            # What the server did not confirm in time must not be confirmed to a later attempt.
+            # On the next connection the server cannot confirm late what a later attempt waits for.
             await self._lose(connection)
             return Outcome(OutcomeKind.UNREACHABLE if connection is None else OutcomeKind.FAILED, self._timed_out)
         except Exception as error:  # noqa: BLE001  # libraries raise many kinds; each is an outcome of this event

@@ -282,6 +282,20 @@ async def test_what_is_most_overdue_by_its_runs_is_claimed_first(
     assert not share.has_more
 
 
+async def test_each_takeover_begins_with_few_keys_again(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dockbell.stores.postgres.fleet._CLAIMED_FIRST", 2)
+    first = await processes.open()
+    assert (await take(first)).has_more
+    others = [await processes.open() for _ in range(2)]
+    for store in others:
+        assert len(own(await take(store))) == 2
+    assert len(own(await take(first))) == 2  # nothing is free any more
+    for store in others:
+        await store.aclose()
+    share = await take(first)
+    assert (len(own(share)), share.has_more) == (4, True)
+
+
 # What each of them sees ----------------------------------------------------------------------------------------------
 
 

@@ -24,10 +24,10 @@ from dockbell.stores.sql.lease import Lease
 
 _LOOK_SECONDS: Final = 0.1
 _FOLLOW_SECONDS: Final = 0.25
-_CLAIMED_FIRST: Final = 100
+_CLAIMED_FIRST: Final = 25
 _CLAIMED_MOST: Final = 500
 """Keys. A process works on what it has claimed before it claims more, twice as many each time: what is due does not
-wait for what is not."""
+wait for what is not, and is spread over the processes, whichever comes first."""
 _MOST_SHARE: Final = 1.1
 """A process claims up to this of its fair share; with more it hands some over, down to the fair share."""
 
@@ -82,7 +82,9 @@ class PostgresFleet(Fleet):
             taken_over: frozenset[str] = frozenset()
             has_more = False
             before = standing.own
-            if standing.free:
+            if not standing.free:
+                self._claimed_at_once = _CLAIMED_FIRST
+            else:
                 claims, taken_over, has_more = self._claim(connection, standing, accounts, intervals)
                 standing = leases.find_standing(connection, self._holder.id)
             taken = standing.own.keys() - before.keys()

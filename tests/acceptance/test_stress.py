@@ -12,11 +12,13 @@ from pathlib import Path
 import anyio
 import pytest
 
+from dockbell.stores.postgres.holder import TTL_SECONDS
 from tests.lives import Life, Lives
 from tests.oracle import Account, Place, Story
 from tests.receivers import Receiver
 from tests.services import Daemon
 from tests.serving import listening
+from tests.stores.places import url_of
 
 pytestmark = pytest.mark.acceptance
 
@@ -24,6 +26,9 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 CONFIG = """
 name = "acme"
+
+[store]
+url = "{store}"
 
 [sources.main]
 base_url = "{api}"
@@ -65,11 +70,12 @@ def record_of(resource: str, key: str, number: int | None) -> dict[str, object] 
 
 
 async def test_every_life_is_told_as_it_was_whenever_the_daemon_is_killed(
-    tmp_path: Path, request: pytest.FixtureRequest
+    tmp_path: Path, place: Path | str, request: pytest.FixtureRequest
 ) -> None:
     lives, account, dice = Lives(7, keys=40), Account(), random.Random(7)
     receiver = Receiver(SECRET, account)
-    config = CONFIG.format(api=lives.url, receiver=receiver.url, secret=SECRET)
+    left_by_the_last = 0 if isinstance(place, Path) else TTL_SECONDS  # so long a store waits for the process before
+    config = CONFIG.format(store=url_of(place), api=lives.url, receiver=receiver.url, secret=SECRET)
     (tmp_path / "dockbell.toml").write_text(config)
     async with listening(lives.app, lives.port), receiver.listening():
         with Daemon(tmp_path) as daemon:
@@ -78,7 +84,7 @@ async def test_every_life_is_told_as_it_was_whenever_the_daemon_is_killed(
                 group.start_soon(lives.live, 20)
                 with anyio.move_on_after(request.config.getoption("--stress-seconds")):
                     while True:
-                        await anyio.sleep(dice.uniform(0.5, 6))
+                        await anyio.sleep(left_by_the_last + dice.uniform(0.5, 6))
                         daemon.end(signal.SIGKILL)
                         daemon.start()
                 group.cancel_scope.cancel()

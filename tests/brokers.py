@@ -112,7 +112,7 @@ class Mosquitto:
         config.write_text("\n".join(["user root", f"listener {self.port} {self.host}", *lines, ""]))
         with (self.folder / f"mosquitto-{self.port}.log").open("ab") as log:
             self._process = subprocess.Popen([MOSQUITTO, "-c", str(config)], stderr=log)
-        _wait_until(lambda: _accepts(self.host, self.port), "mosquitto does not accept connections")
+        wait_until(lambda: accepts(self.host, self.port), "mosquitto does not accept connections")
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal: SIGSTOP lets it hang, SIGCONT go on, SIGKILL crash."""
@@ -180,7 +180,7 @@ class Amqtt:
     def start(self) -> None:
         """Start it, and return when it accepts connections."""
         self._process = subprocess.Popen([sys.executable, "-c", _AMQTT, str(self.port)], stderr=subprocess.DEVNULL)
-        _wait_until(lambda: _accepts(self.host, self.port), "amqtt does not accept connections")
+        wait_until(lambda: accepts(self.host, self.port), "amqtt does not accept connections")
 
     def stop(self) -> None:
         """End it."""
@@ -274,7 +274,8 @@ def started(broker: Broker) -> Iterator[Broker]:
         broker.stop()
 
 
-def _accepts(host: str, port: int) -> bool:
+def accepts(host: str, port: int) -> bool:
+    """Return whether a port takes connections."""
     try:
         with socket.create_connection((host, port), timeout=1):
             return True
@@ -282,7 +283,8 @@ def _accepts(host: str, port: int) -> bool:
         return False
 
 
-def _wait_until(holds: Callable[[], bool], problem: str) -> None:
+def wait_until(holds: Callable[[], bool], problem: str) -> None:
+    """Return once something is so; AssertionError with the problem where it is not for long."""
     deadline = time.monotonic() + _PATIENCE
     while not holds():
         assert time.monotonic() < deadline, problem

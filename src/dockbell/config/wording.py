@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ast import literal_eval
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
@@ -75,8 +76,8 @@ def describe(error: ErrorDetails) -> str:
         case "string_too_short" | "too_short" if context["min_length"] == 1:
             return "must not be empty"
         case "literal_error":
-            choices = re.findall("'([^']*)'", context["expected"])
-            *others, last = [f'"{choice}"' for choice in choices]
+            choices = [literal_eval(choice) for choice in re.findall(r"'[^']*'|\d+", context["expected"])]
+            *others, last = map(show, choices)
             hint = suggest(given, choices) if isinstance(given, str) else ""
             wanted = " or ".join(filter(None, [", ".join(others), last]))
             got = show(given) + (f"; {hint}" if hint.endswith("?") else "")

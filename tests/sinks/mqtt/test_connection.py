@@ -25,7 +25,7 @@ from dockbell.sinks.mqtt.packets import Protocol, Publication, VersionRefused, V
 from dockbell.telemetry import SinkFails
 from tests.brokers import Broker, find_free_port
 from tests.sinks.conftest import Facts, make_delivery, running
-from tests.sinks.mqtt.conftest import until
+from tests.sinks.mqtt.conftest import make_sink, until
 from tests.sinks.mqtt.handmade import CONNECT, DISCONNECT, PINGREQ, PUBLISH, packet, read_packet
 
 
@@ -139,6 +139,18 @@ async def test_a_broker_that_acknowledges_nothing_is_no_broker_for_us() -> None:
     async with scripted(lambda *_: connack(properties=b"\x24\0")) as script:
         with pytest.raises(SinkRejected, match="QoS 0 only"):
             await connect(script.login, lambda: None)
+
+
+async def test_a_broker_that_takes_no_qos_2_gets_qos_1() -> None:
+    def answer(kind: int, packet_id: int) -> bytes:
+        return connack(properties=b"\x24\x01") if kind == CONNECT else puback(packet_id)
+
+    async with scripted(answer) as script, dialled(script.login) as (connection, news):
+        packet_id = connection.publish(Publication("t", b"x", qos=2))
+        await news.wait()
+        assert connection.take_acks() == [Ack(packet_id or 0, 0, "")]
+        told = await make_sink(f"mqtt://127.0.0.1:{script.port}", qos=2).probe()
+    assert "MQTT 5, QoS 1 instead of 2, which it does not take" in told
 
 
 async def test_a_publication_too_large_for_the_protocol_does_not_fit() -> None:

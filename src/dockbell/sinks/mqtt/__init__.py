@@ -33,7 +33,7 @@ from dockbell.sinks.mqtt.flow import Flow
 from dockbell.sinks.mqtt.packets import EVENT_TYPE, STATE_TYPE, Protocol, Publication, RetainRefused
 from dockbell.sinks.mqtt.retained_repair import RetainedRepair
 from dockbell.sinks.mqtt.sending import Omissions
-from dockbell.sinks.mqtt.settings import PORTS, MqttSettings
+from dockbell.sinks.mqtt.settings import PORTS, TLS_SCHEMES, WEB_SOCKET_SCHEMES, MqttSettings
 from dockbell.telemetry import SinkConnected, SinkFails, Telemetry
 
 __all__ = ["MqttSettings", "MqttSink"]
@@ -120,7 +120,14 @@ class MqttSink:
                 outcome = Outcome(OutcomeKind.UNFIT, str(error))
             else:
                 publications.append(
-                    Publication(topic, event.body, EVENT_TYPE, expiry=settings.expiry, replayed=delivery.replayed)
+                    Publication(
+                        topic,
+                        event.body,
+                        EVENT_TYPE,
+                        expiry=settings.expiry,
+                        replayed=delivery.replayed,
+                        qos=settings.qos,
+                    )
                 )
         if has_state:
             try:
@@ -222,7 +229,7 @@ class MqttSink:
 
     def _make_login(self, will: Publication | None = None) -> Login:
         settings, url, trust = self._settings, urlsplit(self._settings.url), None
-        if url.scheme == "mqtts":
+        if url.scheme in TLS_SCHEMES:
             files = {"ca_file": settings.ca_file, "cert_file": settings.cert_file, "key_file": settings.key_file}
             trust = make_trust(f"[sinks.{self.name}]", **files)
         return Login(
@@ -234,6 +241,7 @@ class MqttSink:
             username=settings.username,
             password=settings.password.reveal() if settings.password else None,
             will=will,
+            path=(url.path if url.path.strip("/") else "/mqtt") if url.scheme in WEB_SOCKET_SCHEMES else None,
         )
 
     def _own_topic(self, template: str) -> str:
@@ -251,6 +259,10 @@ class MqttSink:
 
     def _describe(self, connection: Connection) -> str:
         version = f"MQTT {connection.protocol}"
+        if urlsplit(self._settings.url).scheme in WEB_SOCKET_SCHEMES:
+            version += " over WebSockets"
+        if connection.qos_maximum < self._settings.qos:
+            version += f", QoS {connection.qos_maximum} instead of {self._settings.qos}, which it does not take"
         if connection.protocol is Protocol.V3:
             version += " without reason codes: what the broker's rules deny counts as delivered"
         blank = "" if connection.retains else "; it retains nothing: no states, and the status only for who listens"

@@ -60,6 +60,7 @@ class Login:
     password: str | None = field(default=None, repr=False)
     will: Publication | None = None
     protocol: Protocol = Protocol.V5
+    path: str | None = None  # where the broker takes WebSockets; None: it is reached without
 
 
 async def connect(login: Login, wake: Callable[[], None]) -> Connection:
@@ -82,7 +83,8 @@ async def connect(login: Login, wake: Callable[[], None]) -> Connection:
         raise SinkRejected(explain(error)) from error
     except (OSError, ValueError) as error:
         cut = login.trust is not None and isinstance(error, ConnectionResetError | ssl.SSLEOFError)
-        hint = "; if the broker speaks no TLS at this port, url must begin with mqtt:" if cut else ""
+        plain = "mqtt:" if login.path is None else "ws:"
+        hint = f"; if the broker speaks no TLS at this port, url must begin with {plain}" if cut else ""
         raise SinkUnavailable(f"{explain(error)}{hint}") from error
     connection = Connection(client, wake, login.protocol)
     try:
@@ -108,8 +110,15 @@ def _make_client(login: Login) -> paho.Client:
     version = MQTTProtocolVersion.MQTTv5 if login.protocol is Protocol.V5 else MQTTProtocolVersion.MQTTv311
     clean = None if login.protocol is Protocol.V5 else True
     client = paho.Client(
-        CallbackAPIVersion.VERSION2, login.client_id, clean_session=clean, protocol=version, reconnect_on_failure=False
+        CallbackAPIVersion.VERSION2,
+        login.client_id,
+        clean_session=clean,
+        protocol=version,
+        transport="tcp" if login.path is None else "websockets",
+        reconnect_on_failure=False,
     )
+    if login.path is not None:
+        client.ws_set_options(path=login.path)
     client.max_inflight_messages_set(0)  # else paho looks through all in flight at each PUBACK
     client.username_pw_set(login.username, login.password)
     if login.trust is not None:
@@ -138,7 +147,15 @@ def _connect(client: paho.Client, login: Login) -> None:
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho's own are not typed
         properties.MaximumPacketSize = _MOST_HEARD
     # A fresh client starts clean.
-    client.connect(login.host, login.port, int(login.keepalive.total_seconds()), properties=properties)
+    takes_websockets = True
+    try:
+        client.connect(login.host, login.port, int(login.keepalive.total_seconds()), properties=properties)
+    except paho.WebsocketConnectionError:
+        takes_websockets = False
+    if not takes_websockets:  # not before the error is gone: it keeps the socket open
+        raise SinkUnavailable(
+            f"the server takes no WebSocket of MQTT at {login.path}; correct the port or the path of url"
+        )
     if client.socket() is None:
         raise ConnectionResetError("connection lost")
 

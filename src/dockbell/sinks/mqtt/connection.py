@@ -6,8 +6,8 @@ After a loss the caller publishes what was not acknowledged on the next connecti
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -61,9 +61,10 @@ OnMessage: TypeAlias = Callable[[str, bytes, bool], None]
 
 
 class Ack(NamedTuple):
-    """A PUBACK; with the code None, the end of waiting for one: later publications were acknowledged long ago.
+    """A PUBACK or PUBCOMP, or with QoS 0 that it is written.
 
-    ``reason`` explains that, and the codes from 0x80 on, ``not authorized (0x87)``; it is empty for the others.
+    With the code None it is the end of waiting for one: later publications were acknowledged long ago. ``reason``
+    explains that, and the codes from 0x80 on, ``not authorized (0x87)``; it is empty for the others.
     """
 
     packet_id: int
@@ -79,6 +80,7 @@ class Connection:
         self.receive_maximum = _MOST_IN_FLIGHT
         self.packet_maximum = packet_size(MOST_REMAINING)
         self.retains = True  # whether the broker does
+        self.qos_maximum = 2  # what it takes
         self.is_subscribing = False  # a subscription has been neither granted nor refused
         self.has_answered = False  # the broker has acknowledged something
         self._properties_of: Callable[[Publication], Packed | None] = (
@@ -92,6 +94,7 @@ class Connection:
         self._greeted = asyncio.Event()
         self._refusal: SinkError | None = None
         self._sent: dict[int, float] = {}  # when each publication in flight was sent, in that order
+        self._written: set[int] = set()  # publications of QoS 0 that paho wrote before it told their packet ids
         self._answered = float("-inf")  # when the last of those was sent that were acknowledged
         self._given_up: set[int] = set()
         self._acks: list[Ack] = []
@@ -104,9 +107,11 @@ class Connection:
         client.on_disconnect = self._on_disconnect
         client.on_socket_close = self._on_socket_close
         sock = client.socket()
-        assert isinstance(sock, socket.socket)
+        assert sock is not None
         self._socket = sock
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Where paho speaks through a WebSocket, it shows the number of the socket alone; a second one has its options.
+        self._options = sock if isinstance(sock, socket.socket) else socket.socket(fileno=os.dup(sock.fileno()))
+        self._options.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._loop.add_reader(self._socket, self._read)
         self._ticker = self._loop.call_later(_TICK.total_seconds(), self._tick)
 
@@ -155,7 +160,12 @@ class Connection:
         if info.rc != paho.MQTT_ERR_SUCCESS:
             self._lose(f"not sent, {paho.error_string(info.rc).rstrip('.').lower()}", Ending.DROPPED)
             return None
-        self._sent[info.mid] = self._loop.time()
+        if info.mid in self._written:
+            self._written.discard(info.mid)
+            self._acks.append(Ack(info.mid, 0, ""))
+            self._wake()
+        else:
+            self._sent[info.mid] = self._loop.time()
         self._write_later()
         return info.mid
 
@@ -163,7 +173,7 @@ class Connection:
         return self._client.publish(
             publication.topic,
             publication.payload,
-            qos=1,
+            qos=min(publication.qos, self.qos_maximum),
             retain=publication.retain,
             properties=self._properties_of(publication),
         )
@@ -218,6 +228,7 @@ class Connection:
             self._on_socket_close()
             self._client.on_socket_close = None
             self._socket.close()
+        self._options.close()
         self._lose("closed")
 
     # Called by the event loop. paho writes to the socket at once; only the rest waits for a writer.
@@ -225,12 +236,12 @@ class Connection:
     def _read(self) -> None:
         self._client.loop_read()
         # A selector does not see bytes that TLS has decrypted already.
-        while isinstance(sock := self._client.socket(), ssl.SSLSocket) and sock.pending():
+        while (sock := self._client.socket()) is not None and _count_pending(sock):
             self._client.loop_read()
         if _QUICK_ACK is not None and self._client.socket() is not None:
             # Else a broker with Nagle's algorithm holds PUBACKs back until we acknowledge, 40 ms later, the one before.
             # The kernel takes it as a hint and forgets it.
-            self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
+            self._options.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 
     def _write_later(self) -> None:
         if self._client.want_write() and self._client.socket() is not None:
@@ -282,9 +293,13 @@ class Connection:
         self.receive_maximum = getattr(properties, "ReceiveMaximum", self.receive_maximum)
         self.packet_maximum = getattr(properties, "MaximumPacketSize", self.packet_maximum)
         self.retains = bool(getattr(properties, "RetainAvailable", True))
+        self.qos_maximum = getattr(properties, "MaximumQoS", self.qos_maximum)
         self._greeted.set()
 
     def _on_publish(self, _client: paho.Client, _data: Any, packet_id: int, code: ReasonCode, _properties: Any) -> None:
+        if packet_id not in self._sent and packet_id not in self._given_up:
+            self._written.add(packet_id)
+            return
         self.has_answered = True
         if packet_id in self._given_up:
             self._given_up.discard(packet_id)
@@ -319,3 +334,9 @@ class Connection:
     def _on_socket_close(self, *_: Any) -> None:
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
+
+
+def _count_pending(sock: object) -> int:
+    """Return how many bytes TLS has decrypted that were not read yet."""
+    pending: Callable[[], int] = getattr(sock, "pending", int)
+    return pending()

@@ -28,7 +28,7 @@ _PASSING: Final = frozenset({0x80, 0x83, 0x88, 0x89, 0x97, 0x9F})
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The content of one PUBLISH; the quality of service is always 1."""
+    """The content of one PUBLISH."""
 
     topic: str
     payload: bytes
@@ -36,6 +36,7 @@ class Publication:
     retain: bool = False
     expiry: timedelta | None = None
     replayed: bool = False
+    qos: int = 1
 
 
 class Packed(Properties):

@@ -15,15 +15,20 @@ from dockbell.config.values import split_url
 from dockbell.core.model import NOTICES
 from dockbell.core.publishing.topic import FEED_FIELDS, check_topic
 
-PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+"""Of the schemes of url, where it has none: TCP, TLS, and the same with WebSockets."""
+TLS_SCHEMES: Final = ("mqtts", "wss")
+WEB_SOCKET_SCHEMES: Final = ("ws", "wss")
 
 
 def _check_url(url: str) -> str:
     parts = split_url(url, '"mqtts://broker.example.com:8883"', schemes=PORTS)
     if "@" in parts.netloc:
         raise ValueError("must not hold a user or password; use the keys username and password")
-    if parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError("must end with the host and port")
+    if parts.query or parts.fragment:
+        raise ValueError("must not hold a query or a fragment")
+    if parts.path.strip("/") and parts.scheme not in WEB_SOCKET_SCHEMES:
+        raise ValueError("must end with the host and port; a path is for ws: and wss:")
     return url
 
 
@@ -41,6 +46,7 @@ class MqttSettings(SinkSettings):
     type: Literal["mqtt"]
     url: Annotated[str, AfterValidator(_check_url)]
     protocol: Literal["auto", "5", "3.1.1"] = "auto"
+    qos: Literal[0, 1, 2] = 1
     username: str | None = None
     password: Secret | None = None
     ca_file: ConfigPath | None = None
@@ -64,8 +70,8 @@ class MqttSettings(SinkSettings):
             raise ValueError("password needs a username")
         if self.key_file and not self.cert_file:
             raise ValueError("key_file needs a cert_file")
-        if (self.ca_file or self.cert_file) and not self.url.startswith("mqtts:"):
-            raise ValueError('ca_file and cert_file need a url that begins with "mqtts:"')
+        if (self.ca_file or self.cert_file) and urlsplit(self.url).scheme not in TLS_SCHEMES:
+            raise ValueError('ca_file and cert_file need a url that begins with "mqtts:" or "wss:"')
         if self.protocol == "3.1.1" and self.expiry is not None:
             raise ValueError('expiry needs MQTT 5; leave protocol out, or set it to "5"')
         return self

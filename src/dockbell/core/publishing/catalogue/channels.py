@@ -94,7 +94,7 @@ class Outlets:
         self._add_server(name, given["url"])
         self.servers[name]["protocolVersion"] = "3.1.1" if given.get("protocol") == "3.1.1" else "5.0"
         expiry = {} if given["expiry"] is None else {"messageExpiryInterval": int(given["expiry"].total_seconds())}
-        once = {"mqtt": {"qos": _AT_LEAST_ONCE, "retain": False, **expiry, **_MQTT}}
+        once = {"mqtt": {"qos": given["qos"], "retain": False, **expiry, **_MQTT}}
         kept = {"mqtt": {"qos": _AT_LEAST_ONCE, "retain": True, **_MQTT}}
 
         def add(
@@ -139,7 +139,7 @@ class Outlets:
 
     def _add_server(self, name: str, url: str, description: str = "") -> None:
         parts = urlsplit(url)
-        protocol = "secure-mqtt" if parts.scheme == "mqtts" else parts.scheme
+        protocol = {"mqtts": "secure-mqtt"}.get(parts.scheme, parts.scheme)
         self.servers[name] = {"host": parts.netloc.rpartition("@")[2], "protocol": protocol}
         if description:
             self.servers[name]["description"] = description

@@ -39,7 +39,9 @@ def test_settings_for_a_run_beside_the_daemon_differ_where_the_two_would_clash()
     settings = MqttSettings(type="mqtt", url="mqtt://localhost", client_id="dock")
     aside = settings.aside()
     assert aside.client_id not in (None, "dock", settings.aside().client_id)
-    assert aside == settings.model_copy(update={"client_id": aside.client_id, "status_topic": ""})
+    assert aside == settings.model_copy(
+        update={"client_id": aside.client_id, "status_topic": "", "discovery_prefix": None}
+    )
     assert settings.owned_by("acme", "floor").client_id == "dock"
     assert StdoutSettings(type="stdout").owned_by("acme", "out") == StdoutSettings(type="stdout")
     assert StdoutSettings(type="stdout").aside() == StdoutSettings(type="stdout")

@@ -112,6 +112,20 @@ async def test_the_will_tells_of_a_sudden_end_with_the_timestamp_of_the_birth(ea
     assert json.loads(will.payload) == json.loads(birth.payload) | {"online": False}
 
 
+async def test_home_assistant_is_shown_the_status_where_that_is_asked_for(mosquitto: Broker) -> None:
+    sink = make_sink(mosquitto.url, client_id="dock.4", discovery_prefix="homeassistant")
+    async with running(sink) as run:
+        run.deliver(make_delivery())
+        await run.until_settled(1)
+    with Subscriber(mosquitto, "homeassistant/#") as subscriber:
+        (told,) = await subscriber.until(len)
+    sensor = json.loads(told.payload)
+    assert (told.topic, told.retain) == ("homeassistant/binary_sensor/dock_4/config", True)
+    assert (sensor["unique_id"], sensor["device_class"]) == ("dock_4", "connectivity")
+    assert sensor["state_topic"] == "dockbell/status/dock.4"
+    assert sensor["value_template"] == "{{ 'ON' if value_json.online else 'OFF' }}"
+
+
 async def test_a_replayed_event_leaves_the_state_alone(each_broker: Broker) -> None:
     with Subscriber(each_broker) as subscriber:
         async with running(make_sink(each_broker.url, status_topic="")) as run:

@@ -32,6 +32,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         ({"url": "mqtt://localhost/dockbell"}, "must end with the host and port; a path is for ws: and wss:"),
         ({"url": "wss://localhost/mqtt?token=1"}, "must not hold a query or a fragment"),
         ({"url": "ws://localhost/mqtt", "ca_file": "ca.pem"}, 'need a url that begins with "mqtts:" or "wss:"'),
+        ({"discovery_prefix": "a/#"}, "must hold no wildcard"),
+        ({"discovery_prefix": "homeassistant", "status_topic": ""}, "discovery_prefix tells of status_topic"),
         ({"qos": 3}, "must be 0, 1 or 2, got 3"),
         ({"topic": "a/#"}, r"must hold no wildcard \(\+ #\), got \"a/#\""),
         ({"feed_topic": "a/{key}"}, r"must not name \{key\}; known: \{source\} \{resource\} \{change\}"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from urllib.parse import urlsplit
 import anyio
 from anyio import to_thread
 
+from dockbell._version import __version__
 from dockbell.core.model import DELIVERED, Delivery, Feed, Outcome, OutcomeKind
 from dockbell.core.moment import format_moment
 from dockbell.core.publishing.topic import MAX_BYTES, check_topic, render_topic
@@ -59,7 +61,10 @@ class MqttSink:
         self._client_id = settings.client_id or f"dockbell-{name}"
         self._status_topic = self._own_topic(settings.status_topic)
         self._positions_topic = self._own_topic(settings.positions_topic)
+        self._discovery = self._make_discovery()
         keys = {self._status_topic: "status_topic", self._positions_topic: "positions_topic"}
+        if self._discovery is not None:
+            keys[self._discovery.topic] = "discovery_prefix"
         self._omissions = Omissions(name, telemetry, keys)
         self._negotiation = Negotiation(settings.protocol)
         self._retained_repair: RetainedRepair | None = None
@@ -186,6 +191,8 @@ class MqttSink:
             if not is_renewed:
                 self._telemetry.emit(SinkConnected(self.name, self._describe(connection)))
             flow.publish_status(self._status(online=True, at=born_at, retain=connection.retains))
+            if self._discovery is not None and not is_renewed:
+                flow.publish_status(replace(self._discovery, retain=connection.retains))
             await self._use(connection, flow, is_renewed=is_renewed)
             if not connection.lost and not flow.is_done:
                 connection.disconnect()  # with DISCONNECT, so that the broker does not publish the will
@@ -256,6 +263,26 @@ class MqttSink:
             return None
         payload = json.dumps({"online": online, "timestamp": format_moment(at)}).encode()
         return Publication(self._status_topic, payload, STATE_TYPE, retain=retain)
+
+    def _make_discovery(self) -> Publication | None:
+        """Return what lets Home Assistant show the status, https://www.home-assistant.io/integrations/mqtt/."""
+        if self._settings.discovery_prefix is None:
+            return None
+        name = re.sub("[^a-zA-Z0-9_-]", "_", self._client_id)
+        about = {"name": "dockbell", "sw_version": __version__}
+        sensor = {
+            "name": f"{self.name} connected",
+            "unique_id": name,
+            "device_class": "connectivity",
+            "entity_category": "diagnostic",
+            "state_topic": self._status_topic,
+            "value_template": "{{ 'ON' if value_json.online else 'OFF' }}",
+            "json_attributes_topic": self._status_topic,
+            "device": {"identifiers": [name], **about},
+            "origin": about,
+        }
+        topic = f"{self._settings.discovery_prefix}/binary_sensor/{name}/config"
+        return Publication(topic, json.dumps(sensor).encode(), STATE_TYPE, retain=True)
 
     def _describe(self, connection: Connection) -> str:
         version = f"MQTT {connection.protocol}"

@@ -61,6 +61,7 @@ class MqttSettings(SinkSettings):
     state_topic: Annotated[str, AfterValidator(_check_state_topic)] = "dockbell/state/{source}/{resource}/{key}"
     positions_topic: Annotated[str, AfterValidator(_check_own_topic)] = "dockbell/positions/{client_id}"
     status_topic: Annotated[str, AfterValidator(_check_own_topic)] = "dockbell/status/{client_id}"
+    discovery_prefix: Annotated[str, AfterValidator(partial(check_topic, fields=()))] | None = None
     expiry: Annotated[Duration, Field(ge=timedelta(seconds=1))] | None = None
     in_flight: int = Field(default=20, ge=1, le=1000)
 
@@ -96,6 +97,8 @@ class MqttSettings(SinkSettings):
     def _check_topics(self) -> Self:
         if self.status_topic and self.status_topic == self.positions_topic:
             raise ValueError(f'status_topic and positions_topic must differ, got "{self.status_topic}" twice')
+        if self.discovery_prefix is not None and not self.status_topic:
+            raise ValueError("discovery_prefix tells of status_topic, which is empty; set or remove both")
         return self
 
     def owned_by(self, dockbell: str, sink: str) -> Self:
@@ -113,4 +116,6 @@ class MqttSettings(SinkSettings):
 
     def aside(self) -> Self:
         """Return settings for a short second connection: one as the daemon's client would throw the daemon's out."""
-        return self.model_copy(update={"client_id": f"dockbell-{secrets.token_hex(4)}", "status_topic": ""})
+        return self.model_copy(
+            update={"client_id": f"dockbell-{secrets.token_hex(4)}", "status_topic": "", "discovery_prefix": None}
+        )

@@ -25,10 +25,11 @@ from dockbell.config import (
     validate,
 )
 from dockbell.sinks import find_sink_types, load_sink_type
+from dockbell.sinks.webhook.settings import OAuth2, WebhookSettings
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 TEXT = EXAMPLE.read_text(encoding="utf-8")
-UNCOMMENTED = re.sub(r"(?m)^# (?=\[+[a-z_.]+\]|[a-z_]+ = )", "", TEXT)
+UNCOMMENTED = re.sub(r"(?m)^# (?=\[+[a-z0-9_.]+\]|[a-z_]+ = )", "", TEXT)
 WHOLE: dict[str, Any] = tomllib.loads(UNCOMMENTED)
 
 
@@ -51,6 +52,8 @@ def _settings() -> Iterator[tuple[BaseModel, dict[str, Any]]]:
     yield config.resources.stock.events[0], WHOLE["resources"]["stock"]["events"][0]
     for name, sink in config.sinks.items():
         yield sink, WHOLE["sinks"][name]
+        if isinstance(sink, WebhookSettings) and sink.oauth2 is not None:
+            yield sink.oauth2, WHOLE["sinks"][name]["oauth2"]
 
 
 def test_as_it_is_it_changes_no_default() -> None:
@@ -75,6 +78,7 @@ def test_every_key_is_written_and_no_other() -> None:
     assert written[SourceDefaults] <= set(SourceDefaults.model_fields)
     assert written[NamedEventSettings] == set(NamedEventSettings.model_fields)
     assert written[ResourceSettings] == set(ResourceSettings.model_fields)
+    assert written[OAuth2] == set(OAuth2.model_fields)
     for kind in find_sink_types():
         assert written[_find_model(kind)] | common == set(_find_model(kind).model_fields)
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((files("dockbell.config") / "config.schema.json").read_bytes())
 VALIDATOR = Draft202012Validator(SCHEMA)
 EXAMPLE = (ROOT / "config.example.toml").read_text(encoding="utf-8")
-UNCOMMENTED = re.sub(r"(?m)^# (?=\[+[a-z_.]+\]|[a-z_]+ = )", "", EXAMPLE)
+UNCOMMENTED = re.sub(r"(?m)^# (?=\[+[a-z0-9_.]+\]|[a-z_]+ = )", "", EXAMPLE)
 FENCED = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 
 

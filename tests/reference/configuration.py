@@ -28,6 +28,7 @@ from dockbell.config.expression import Condition
 from dockbell.config.resources import BUILT_IN, Resources
 from dockbell.config.values import BaseUrl, ConfigPath, Cron, Duration, Pointer, format_duration
 from dockbell.sinks import find_sink_types, load_sink_type
+from dockbell.sinks.webhook.settings import OAuth2
 from tests.reference.markdown import code, escape, page, table
 
 EXAMPLE: Final = (Path(__file__).parents[2] / "config.example.toml").read_text(encoding="utf-8")
@@ -59,6 +60,10 @@ _TYPES: Final[tuple[tuple[object, str], ...]] = (
 )
 _TABLES: Final = {"alert": "oncall", "mqtt": "floor", "nats": "bus", "redis": "lake", "webhook": "erp"}
 """Where the example has each type of sink."""
+_OF_SINKS: Final[Mapping[str, Mapping[str, tuple[type[BaseModel], str]]]] = {
+    "webhook": {"oauth2": (OAuth2, "The receiver wants an access token of OAuth 2.0, the grant of client credentials.")}
+}
+"""The tables within the table of a sink."""
 _INCLUDE: Final = """\
 `include` names files, or patterns with `*`, `?` and `[…]` for them, which count from the folder of the configuration;
 so do the paths in these files. Each holds `[sources.NAME]` tables and nothing else, and a source is in one file only. A
@@ -137,7 +142,11 @@ def write() -> str:
         own = [name for name in settings.model_fields if name not in common]
         if own:
             section = f"sinks.{_TABLES[kind]}"
-            parts += [f'### `type = "{kind}"`', _describe(settings, meanings[section], leave_out=tuple(common))]
+            left_out = (*common, *_OF_SINKS.get(kind, {}))
+            parts += [f'### `type = "{kind}"`', _describe(settings, meanings[section], leave_out=left_out)]
+        for name, (table_settings, words) in _OF_SINKS.get(kind, {}).items():
+            meaning = meanings[f"{section}.{name}"]
+            parts += [f"### `[sinks.NAME.{name}]` of a {kind}", words, _describe(table_settings, meaning)]
     parts += [
         '### `type = "stdout"`',
         "Has no keys of its own. A sink of your own brings its own keys: [Add a sink](../how-to/add-a-sink.md).",
@@ -150,7 +159,7 @@ def read_example() -> dict[str, dict[str, tuple[str, str]]]:
     found: dict[str, dict[str, tuple[str, str]]] = {"": {}}
     section, key = "", ""
     for line in EXAMPLE.splitlines():
-        if match := re.match(r"(?:# )?\[+([a-z_.]+)\]+", line):
+        if match := re.match(r"(?:# )?\[+([a-z0-9_.]+)\]+", line):
             section = match[1]
             found.setdefault(section, {})
         elif match := re.match(r"(?:# )?([a-z_]+) = ([^#]+?)  +# (.+)", line):

@@ -3,8 +3,8 @@
 Here is the sink: a number of lanes, each of which attempts one request at a time, and what an answer means.
 ``settings`` holds what ``[sinks.NAME]`` says and its secrets give, and ``secret_reload`` notices when these change.
 ``batches`` gathers what one request holds, ``requests`` writes and signs it, ``permission`` asks whether it may be
-sent, ``connections`` guards and reuses the connections, and ``answers`` shows what a receiver has said. This package
-and the sources are the home of httpx and httpcore.
+sent, ``access_token`` gets the token that it bears, ``connections`` guards and reuses the connections, and ``answers``
+shows what a receiver has said. This package and the sources are the home of httpx and httpcore.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import anyio
 import httpcore
@@ -28,6 +28,7 @@ from dockbell.core.model import Delivery, Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.net.network import explain, find_cause, hint_at_tls, make_trust
 from dockbell.ports import Bell, Deliveries, Settle
+from dockbell.sinks.webhook.access_token import AccessToken, TokenKeeper, TokenRefused
 from dockbell.sinks.webhook.answers import find_secrets, show_answer
 from dockbell.sinks.webhook.batches import gather
 from dockbell.sinks.webhook.connections import AddressRefused, GuardedBackend, Lane, to_core
@@ -40,6 +41,7 @@ from dockbell.sinks.webhook.settings import (
     Target,
     WebhookSettings,
     make_headers,
+    reveal_client_secret,
     reveal_github_secret,
     reveal_keys,
 )
@@ -74,6 +76,7 @@ class WebhookSink:
         self._fates = settings.fates
         self._writer = RequestWriter(settings)
         self._permission = None if settings.origin is None else Permission(settings.origin)
+        self._tokens = None if settings.oauth2 is None else TokenKeeper(settings.oauth2)
         self._batch = settings.batch
         self._linger = settings.linger
         self._keeps_answers = settings.keep_answers
@@ -84,6 +87,9 @@ class WebhookSink:
         github = settings.github_secret
         find_github = partial(reveal_github_secret, name, github)
         self._github = Reloadable(name, "github_secret", find_github, [github])
+        client_secret = None if settings.oauth2 is None else settings.oauth2.client_secret
+        find_client_secret = partial(reveal_client_secret, name, settings.oauth2)
+        self._client_secret = Reloadable(name, "oauth2", find_client_secret, [client_secret])
         password = None if settings.basic is None else settings.basic.password
         values = (*settings.headers.values(), settings.bearer, password)
         self._headers = Reloadable(name, "headers, bearer or basic", partial(make_headers, name, settings), values)
@@ -92,7 +98,7 @@ class WebhookSink:
         self._unwelcome = Bell()
         self._answered = False
         self._has_answered = False  # ever
-        self._secrets: tuple[Target, Headers, Sequence[str]] | None = None
+        self._secrets: tuple[tuple[Target, Headers, AccessToken | None], Sequence[str]] | None = None
         self._timed_out = f"timed out after {settings.timeout.total_seconds():g} s"
         # TCP and TLS get at most a third of the time each: a silent host is unreachable, not slow.
         self._extensions = {"timeout": {"connect": min(_CONNECT_LIMIT, self._timeout / 3).total_seconds()}}
@@ -100,7 +106,7 @@ class WebhookSink:
     async def run(self, deliveries: Deliveries, settle: Settle) -> None:
         """Post each delivery once, as many requests at a time as there are lanes."""
         async with anyio.create_task_group() as watching:
-            if any(each.can_change for each in (self._target, self._keys, self._github, self._headers, self._trust)):
+            if any(each.can_change for each in (*self._secret_values, self._trust)):
                 watching.start_soon(self._watch)
             async with anyio.create_task_group() as lanes:
                 for _ in range(self._lanes):
@@ -145,20 +151,54 @@ class WebhookSink:
             return Outcome(OutcomeKind.UNFIT, str(error))
         if written is None:
             return Outcome(OutcomeKind.DELIVERED)
-        outcome = await self._ask_permission(lane, target) or await self._attempt(lane, target, *written)
+        outcome = await self._send(lane, target, *written)
         answers = outcome.kind is not OutcomeKind.UNREACHABLE
         if answers and not self._answered:
             self._telemetry.emit(SinkConnected(self.name, target.place))
         self._answered = answers
         return outcome
 
-    async def _ask_permission(self, lane: Lane, target: Target) -> Outcome | None:
+    async def _send(self, lane: Lane, target: Target, headers: Headers, content: bytes) -> Outcome:
+        """Make one attempt, with an access token where one is wanted; a second one where the token had ended."""
+        if self._tokens is None:
+            return await self._ask_permission(lane, target, []) or await self._attempt(lane, target, headers, content)
+        while True:
+            known = self._tokens.current
+            token = known or await self._ask_token(lane, target, self._tokens)
+            if isinstance(token, Outcome):
+                return token
+            outcome = await self._ask_permission(lane, target, [token.header])
+            outcome = outcome or await self._attempt(lane, target, [*headers, token.header], content)
+            if outcome.status != HTTPStatus.UNAUTHORIZED:
+                return outcome
+            self._tokens.forget(token)
+            if known is None:
+                return outcome
+
+    async def _ask_token(self, lane: Lane, target: Target, tokens: TokenKeeper) -> AccessToken | Outcome:
+        """Return a token, or why there is none: then the receiver takes no event."""
+        async with tokens.turn:
+            if (token := tokens.current) is not None:
+                return token
+            request = tokens.write_request(self._client_secret.current, self._extensions)
+            try:
+                with anyio.fail_after(self._timeout.total_seconds()):
+                    return await tokens.take(await lane.send(request, self._trust.current, target.proxy))
+            except TimeoutError:
+                reason = self._timed_out
+            except TokenRefused as refusal:
+                reason = str(refusal)
+            except (*_UNREACHED, *_BROKEN) as error:
+                reason = explain(error)
+            return Outcome(OutcomeKind.UNREACHABLE, f"no access token from {tokens.place}: {reason}")
+
+    async def _ask_permission(self, lane: Lane, target: Target, shown: Headers) -> Outcome | None:
         """Return when a request may be sent: None; or why none may be."""
         if (permission := self._permission) is None:
             return None
         async with permission.turn:
             if not permission.holds(target):
-                headers = [(b"webhook-request-origin", permission.origin.encode()), (b"content-length", b"0")]
+                headers = [(b"webhook-request-origin", permission.origin.encode()), (b"content-length", b"0"), *shown]
                 try:
                     with anyio.fail_after(self._timeout.total_seconds()):
                         request = self._request(target, "OPTIONS", headers, b"")
@@ -194,15 +234,21 @@ class WebhookSink:
         return outcome
 
     def _find_secrets(self, target: Target) -> Sequence[str]:
-        """Return what no answer may give away; looked for once, until the target or the headers are others."""
-        headers = self._headers.current
-        if self._secrets is None or self._secrets[0] is not target or self._secrets[1] is not headers:
-            self._secrets = target, headers, find_secrets(target, headers)
-        return self._secrets[2]
+        """Return what no answer may give away; looked for once, until the target, the headers or the token change."""
+        headers, token = self._headers.current, None if self._tokens is None else self._tokens.last
+        of = (target, headers, token)
+        if self._secrets is None or any(old is not new for old, new in zip(self._secrets[0], of, strict=True)):
+            shown = headers if token is None else [*headers, token.header]
+            self._secrets = of, find_secrets(target, shown)
+        return self._secrets[1]
 
     def _explain(self, target: Target, error: Exception) -> str:
         was_cut = not (self._has_answered or isinstance(error, _UNREACHED)) and target.url.scheme == "http"
         return explain(error) + (hint_at_tls("url") if was_cut else "")
+
+    @property
+    def _secret_values(self) -> Sequence[Reloadable[Any]]:
+        return self._target, self._keys, self._github, self._client_secret, self._headers
 
     def _request(self, target: Target, method: str, headers: Headers, body: bytes) -> httpcore.Request:
         headers = [*self._headers.current, *headers]
@@ -232,7 +278,7 @@ class WebhookSink:
 
     def _reload(self, force: bool) -> list[Fact]:
         # Certificates are not reloaded by force: that would replace the connections.
-        facts = [each.reload(force=force) for each in (self._target, self._keys, self._github, self._headers)]
+        facts = [each.reload(force=force) for each in self._secret_values]
         return [fact for fact in (*facts, self._trust.reload()) if fact is not None]
 
 

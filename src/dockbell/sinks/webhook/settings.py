@@ -101,6 +101,25 @@ class Basic(Settings):
     password: Secret
 
 
+def _check_token_url(url: str) -> str:
+    parts = split_url(url, '"https://login.example.com/oauth2/token"')
+    if "@" in parts.netloc:
+        raise ValueError("must not hold a user or password; use client_id and client_secret")
+    _check_parsable(url)
+    return url
+
+
+class OAuth2(Settings):
+    """``oauth2`` of a webhook: who gives the access token that its requests bear, and what for."""
+
+    token_url: Annotated[str, AfterValidator(_check_token_url)]
+    client_id: str = Field(min_length=1)
+    client_secret: Secret
+    scope: str | None = None
+    audience: str | None = None
+    client_auth: Literal["basic", "post"] = "basic"
+
+
 def _check_fates(fates: dict[str, Fate]) -> dict[str, Fate]:
     for status, fate in fates.items():
         if not re.fullmatch("[345][0-9][0-9]", status):
@@ -144,6 +163,7 @@ class WebhookSettings(SinkSettings):
     headers: dict[str, Secret] = Field(default_factory=dict)
     bearer: Secret | None = None
     basic: Basic | None = None
+    oauth2: OAuth2 | None = None
     ca_file: ConfigPath | None = None
     cert_file: ConfigPath | None = None
     key_file: ConfigPath | None = None
@@ -228,6 +248,14 @@ def reveal_github_secret(sink: str, secret: Secret | None) -> bytes:
         raise ConfigError(f"[sinks.{sink}] github_secret: {error}") from None
 
 
+def reveal_client_secret(sink: str, settings: OAuth2 | None) -> str:
+    """Return the secret of the client of OAuth 2.0; ConfigError where it cannot be looked up, empty without it."""
+    try:
+        return "" if settings is None else settings.client_secret.reveal()
+    except ValueError as error:
+        raise ConfigError(f"[sinks.{sink}] oauth2.client_secret: {error}") from None
+
+
 def make_headers(sink: str, settings: WebhookSettings) -> Headers:
     """Return the headers that every request has, those of the settings before our own of the same name.
 
@@ -251,6 +279,8 @@ def make_headers(sink: str, settings: WebhookSettings) -> Headers:
             raise ConfigError(f"[sinks.{sink}] {key}: another key sets the header authorization; remove one of them")
         if shown:
             headers["authorization"] = shown
+    if settings.oauth2 is not None and "authorization" in headers:
+        raise ConfigError(f"[sinks.{sink}] oauth2: another key sets the header authorization; remove one of them")
     return [(name.encode(), RevealedBytes(value.encode())) for name, value in headers.items()]
 
 

@@ -70,15 +70,26 @@ def test(sink: str, config_path: str | None) -> None:
 
 
 @click.command()
-def secret() -> None:
+@click.option("--ed25519", is_flag=True, help="A signing_key, and on standard error the public key for the receiver.")
+def secret(*, ed25519: bool) -> None:
     """Print a new secret for signing webhooks.
 
     \b
     Examples:
       export ERP_WEBHOOK_SECRET=$(dockbell secret)
       dockbell secret > erp.secret && chmod 600 erp.secret
+      dockbell secret --ed25519 > erp.key && chmod 600 erp.key
     """
     import secrets
+
+    if ed25519:
+        from dockbell.sinks.webhook import signing_key
+
+        key = signing_key.mint(secrets.token_bytes(_SECRET_BYTES))
+        public = signing_key.SigningKey(key).public
+        click.echo(key)
+        click.echo(f"the public key, for the receiver: {public}", err=True)
+        return
 
     from dockbell.core.publishing.signature import mint
 

@@ -56,10 +56,15 @@ def sign(secrets: Iterable[bytes], event_id: str, timestamp: int, body: bytes) -
     There are several ``secrets`` while one is being replaced. ``event_id`` and ``timestamp`` (Unix seconds of this
     attempt) are the headers ``webhook-id`` and ``webhook-timestamp``.
     """
-    signed = b"%b.%d.%b" % (event_id.encode(), timestamp, body)
+    signed = write_signed(event_id, timestamp, body)
     return " ".join(
         f"{VERSION},{base64.b64encode(hmac.digest(secret, signed, 'sha256')).decode()}" for secret in secrets
     )
+
+
+def write_signed(event_id: str, timestamp: int, body: bytes) -> bytes:
+    """Return what is signed of a webhook."""
+    return b"%b.%d.%b" % (event_id.encode(), timestamp, body)
 
 
 def sign_like_github(secret: bytes, body: bytes) -> str:

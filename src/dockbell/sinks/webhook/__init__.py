@@ -44,6 +44,7 @@ from dockbell.sinks.webhook.settings import (
     reveal_client_secret,
     reveal_github_secret,
     reveal_keys,
+    reveal_signing_key,
 )
 from dockbell.telemetry import Fact, SinkConnected, Telemetry
 
@@ -87,6 +88,8 @@ class WebhookSink:
         github = settings.github_secret
         find_github = partial(reveal_github_secret, name, github)
         self._github = Reloadable(name, "github_secret", find_github, [github])
+        find_signing_key = partial(reveal_signing_key, name, settings.signing_key)
+        self._signing_key = Reloadable(name, "signing_key", find_signing_key, [settings.signing_key])
         client_secret = None if settings.oauth2 is None else settings.oauth2.client_secret
         find_client_secret = partial(reveal_client_secret, name, settings.oauth2)
         self._client_secret = Reloadable(name, "oauth2", find_client_secret, [client_secret])
@@ -146,7 +149,8 @@ class WebhookSink:
     async def _deliver(self, lane: Lane, batch: Sequence[Delivery]) -> Outcome:
         target = self._target.current
         try:
-            written = self._writer.write(batch, self._keys.current, self._github.current)
+            keys = self._keys.current, self._github.current, self._signing_key.current
+            written = self._writer.write(batch, *keys)
         except ValueError as error:
             return Outcome(OutcomeKind.UNFIT, str(error))
         if written is None:
@@ -248,7 +252,7 @@ class WebhookSink:
 
     @property
     def _secret_values(self) -> Sequence[Reloadable[Any]]:
-        return self._target, self._keys, self._github, self._client_secret, self._headers
+        return self._target, self._keys, self._github, self._signing_key, self._client_secret, self._headers
 
     def _request(self, target: Target, method: str, headers: Headers, body: bytes) -> httpcore.Request:
         headers = [*self._headers.current, *headers]

@@ -13,6 +13,7 @@ from dockbell.core.publishing.binary_mode import to_binary_mode
 from dockbell.core.publishing.custom_body import CustomBody
 from dockbell.core.publishing.signature import sign, sign_like_github
 from dockbell.sinks.webhook.settings import Headers, WebhookSettings
+from dockbell.sinks.webhook.signing_key import SigningKey
 
 _EVENT: Final = (b"content-type", b"application/cloudevents+json; charset=utf-8")
 _BATCH: Final = (b"content-type", b"application/cloudevents-batch+json; charset=utf-8")
@@ -31,7 +32,11 @@ class RequestWriter:
         self._custom = None if settings.body is None else CustomBody(settings.body, settings.content_type)
 
     def write(
-        self, deliveries: Sequence[Delivery], keys: Sequence[bytes], github_key: bytes
+        self,
+        deliveries: Sequence[Delivery],
+        keys: Sequence[bytes],
+        github_key: bytes,
+        signing_key: SigningKey | None = None,
     ) -> tuple[Headers, bytes] | None:
         """Return the headers and the body of the request for some deliveries, several of them only in batches.
 
@@ -48,10 +53,13 @@ class RequestWriter:
             return None
         headers, body = written
         timestamp, own_id = int(time.time()), _find_id(deliveries)
+        signatures = sign(keys, own_id, timestamp, body)
+        if signing_key is not None:
+            signatures += f" {signing_key.sign(own_id, timestamp, body)}"
         headers += [
             (b"webhook-id", own_id.encode()),
             (b"webhook-timestamp", b"%d" % timestamp),
-            (b"webhook-signature", sign(keys, own_id, timestamp, body).encode()),
+            (b"webhook-signature", signatures.encode()),
         ]
         if github_key:
             headers.append((b"x-hub-signature-256", sign_like_github(github_key, body).encode()))

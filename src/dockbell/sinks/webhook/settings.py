@@ -23,6 +23,7 @@ from dockbell.core.publishing.addresses import Address, AddressRules, parse_netw
 from dockbell.core.publishing.signature import parse_secret
 from dockbell.errors import ConfigError
 from dockbell.net.network import explain
+from dockbell.sinks.webhook.signing_key import SigningKey
 
 _NEVER_DEAD: Final = (HTTPStatus.GONE, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _FAILURES: Final = range(300, 600)
@@ -148,6 +149,7 @@ class WebhookSettings(SinkSettings):
         Field(min_length=1),
     ]
     github_secret: Secret | None = None
+    signing_key: Secret | None = None
     mode: Literal["structured", "binary"] = "structured"
     body: ValueText | None = None
     content_type: Annotated[str, Field(pattern=r"^[\x20-\x7e]+$")] | None = None
@@ -246,6 +248,14 @@ def reveal_github_secret(sink: str, secret: Secret | None) -> bytes:
         return b"" if secret is None else secret.reveal().encode()
     except ValueError as error:
         raise ConfigError(f"[sinks.{sink}] github_secret: {error}") from None
+
+
+def reveal_signing_key(sink: str, secret: Secret | None) -> SigningKey | None:
+    """Return what signs with Ed25519; ConfigError where it cannot be looked up, or is no key."""
+    try:
+        return None if secret is None else SigningKey(secret.reveal())
+    except (ConfigError, ValueError) as error:
+        raise ConfigError(f"[sinks.{sink}] signing_key: {error}") from None
 
 
 def reveal_client_secret(sink: str, settings: OAuth2 | None) -> str:

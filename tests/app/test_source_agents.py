@@ -16,7 +16,6 @@ from dockbell.app.agent_task import AgentTask
 from dockbell.app.agents import assemble
 from dockbell.app.daemon import Daemon
 from dockbell.app.scheduler import Scheduler
-from dockbell.app.source_agents import SourceAgents
 from dockbell.app.systemd import Supervisor
 from dockbell.core.model import Feed
 from dockbell.errors import StoreError, StoreFull
@@ -187,6 +186,7 @@ async def test_a_store_that_cannot_be_read_ends_the_daemon_but_not_one_that_relo
         assert str(await yard.daemon.reload()) == "complete: nothing changed"
         await yard.until_read("first", "second")
     yard.failures["second"] = StoreError("store: malformed")
+    yard.stop = anyio.Event()
     with pytest.raises(ExceptionGroup) as caught:
         async with yard.working():
             await anyio.sleep(5)
@@ -294,30 +294,3 @@ async def test_a_signal_listens_while_both_of_its_feeds_are_read(yard: Yard) -> 
         assert await reload('items = { every = "300ms" }\nstock = { every = "2h" }') == [("items", "stock")]
         assert await reload(f"{items}\n{off}") == []
         assert await reload('shipments = { every = "200ms" }\npackages = {}') == [("shipments", "packages")]
-
-
-async def test_of_sources_that_others_had_those_are_loaded_first_that_are_due(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, loaded = tmp_path / "dockbell.toml", list[str]()
-    sink = '[sinks.out]\ntype = "stdout"\n'
-    names = ("new", "just", "long", "often")
-    path.write_text("".join(SOURCE.format(name=name, api=f"http://127.0.0.1:1/{name}") for name in names) + sink)
-    async with assemble(load_config(path), Telemetry()) as agents, Scheduler() as scheduler:
-        for name, overdue in (("just", 0.1), ("long", 1.1), ("often", 1.5)):
-            agents.sources[name].overdue = overdue
-
-        async def load(source: SourceAgents) -> None:
-            loaded.append(source.client.name)
-
-        monkeypatch.setattr(agents, "load_source", load)
-        daemon = Daemon(
-            agents, scheduler, config=agents.config, read_again=lambda: load_config(path), supervisor=Supervisor()
-        )
-        stop = anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(daemon.run, stop, Bell())
-            await anyio.wait_all_tasks_blocked()
-            await daemon._loading.wait()
-            stop.set()
-    assert loaded == ["often", "long", "just", "new"]

@@ -117,6 +117,7 @@ class Agents:
         configured: The feeds of the configuration, loaded or not.
         known: The feeds of the whole configuration: of those that are not among ``configured``, other processes have
             the sources.
+        asked_for: Rings where somebody waits for a source that is not loaded.
         claims: What other processes have spent of keys whose sources come from them, by the first source with the key.
     """
 
@@ -136,6 +137,7 @@ class Agents:
         self._sink_recipes: dict[str, SinkRecipe] = {}
         self._plannings: dict[tuple[str, Secret], KeyPlanning] = {}
         self._loads = Bell()
+        self.asked_for = Bell()
 
     @property
     def feeds(self) -> Mapping[Feed, FeedAgents]:
@@ -151,6 +153,9 @@ class Agents:
                     return None
                 if feed in source.feeds:
                     return source.feeds[feed]
+                if source.due_at is not None:  # it is not to wait until it is due
+                    source.due_at = None
+                    self.asked_for.ring()
             await self._loads.wait(rings)
         return None
 
@@ -165,8 +170,8 @@ class Agents:
         self._loads.ring()
 
     async def wait_for_due(self) -> None:
-        """Return when all sources are loaded that were due, or nearly, when they came from another process."""
-        while any(source.was_due and not source.is_started for source in self.sources.values()):
+        """Return when all sources are loaded that are due, or nearly, by what other processes have done with them."""
+        while any(source.is_due and not source.is_started for source in self.sources.values()):
             await self._loads.wait(self._loads.rings)
 
     def know(self, config: Config) -> None:
@@ -246,7 +251,7 @@ class Agents:
             name=self.config.name,
             store=self.store,
             telemetry=self.telemetry,
-            overdue=0.0 if claim is None else claim.overdue,
+            due_in=None if claim is None else claim.due_in,
         )
 
     def declare_spent(self) -> Mapping[str, Spent]:

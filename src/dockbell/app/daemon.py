@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
@@ -23,6 +23,7 @@ from dockbell.app.revisions import Revisions
 from dockbell.app.scheduler import Scheduler, next_time
 from dockbell.app.serving import Serving
 from dockbell.app.sharing import Sharing
+from dockbell.app.source_loader import SourceLoader, retry_in_outage
 from dockbell.app.systemd import Supervisor
 from dockbell.app.upgrading import Upgrading
 from dockbell.config import Config, check_secrets
@@ -38,8 +39,6 @@ _LOOK_MOST: Final = timedelta(seconds=2)
 _SHARE_EVERY: Final = timedelta(seconds=1)
 _DUE_FIRST: Final = timedelta(seconds=3)
 """So long a process waits for what is due of the sources that it has claimed, before it claims more."""
-_LOADS_AT_ONCE: Final = 16
-"""How many sources are loaded side by side: those that are loaded work meanwhile, and would starve a single loader."""
 
 
 class Daemon:
@@ -73,6 +72,7 @@ class Daemon:
             agents.know(config)
         self._serving = Serving(agents, config=lambda: self.config, works_on=self._works_on)
         self._scheduler = scheduler
+        self._loader = SourceLoader(agents, scheduler)
         self._read_again = read_again
         self._revisions = None if agents.store.fleet is None else revisions
         self._supervisor = supervisor
@@ -107,7 +107,7 @@ class Daemon:
                 async with anyio.create_task_group() as self._detecting:
                     self._serving.start(self._detecting, site, self.config.web)
                     self._start_missing()
-                    self._loading = AgentTask(self._detecting, self._load)
+                    self._loading = self._start_loading()
                     self._detecting.start_soon(self._recover)
                     self._detecting.start_soon(self._attend)
                     self._detecting.start_soon(self._save_delays)
@@ -157,7 +157,7 @@ class Daemon:
                 if self._revisions is None:  # which look at what they share
                     check_secrets(config)
                 changes = await self._apply(config)
-                await self._load()
+                await self._loader.run(self._detecting, at_once=True)
         except ConfigError as error:
             self._telemetry.emit(ReloadRefused(error.problems))
             return CommandOutcome("failed", detail=f"nothing was changed\n{error}")
@@ -228,7 +228,7 @@ class Daemon:
             agents.know(whole)
         self.config = whole
         try:
-            await self._retry_in_outage(partial(agents.enroll, opened, changes))
+            await retry_in_outage(agents.store, partial(agents.enroll, opened, changes))
         finally:
             self._start_missing()
             self._serving.keep()
@@ -283,7 +283,7 @@ class Daemon:
                 await self._apply(self.config)
             finally:
                 agents.claims = {}
-                self._loading = AgentTask(self._detecting, self._load)
+                self._loading = self._start_loading()
 
     async def wait_for_due(self) -> None:
         with anyio.move_on_after(_DUE_FIRST.total_seconds()):
@@ -307,36 +307,8 @@ class Daemon:
 
     # Tasks ------------------------------------------------------------------------------------------------------------
 
-    async def _load(self) -> None:
-        """Load the sources that are not loaded, a few side by side, and let the agents of each work at once.
-
-        Sources that another process had are loaded in the order in which they are due: a thousand take seconds.
-
-        Raises:
-            StoreError: The store cannot be read; the sources that are loaded work.
-        """
-        missing = [each for each in self._agents.sources.values() if not each.is_started]
-        sources = iter(sorted(missing, key=lambda each: each.overdue, reverse=True))
-
-        async def load_next() -> None:
-            for source in sources:
-                await self._retry_in_outage(partial(self._agents.load_source, source))
-                source.start(self._detecting, self._scheduler)
-
-        try:
-            async with anyio.create_task_group() as group:
-                for _ in range(_LOADS_AT_ONCE):
-                    group.start_soon(load_next)
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
-
-    async def _retry_in_outage(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what may be done again, until the store can be written."""
-        while True:
-            try:
-                return await work()
-            except StoreUnavailable:
-                await self._agents.store.health.recovered()
+    def _start_loading(self) -> AgentTask:
+        return AgentTask(self._detecting, partial(self._loader.run, self._detecting))
 
     def _start_missing(self) -> None:
         for name, relay in self._agents.relays.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from dockbell.sources.key_budget import KeyBudget
 
 
-_NEARLY_DUE: Final = 0.95
+_LEAD: Final = timedelta(seconds=2)
+"""So long before it is due a source must work: to load it takes time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +122,9 @@ class SourceAgents:
         client: Asks the API; it is closed after the end of the source.
         wanted: The configured feeds, and how each is read.
         feeds: The agents of the feeds that are loaded.
+        due_at: When it may be due, by the steady clock; None where nothing tells, so that it is loaded at once.
         planning: Divides the budget of its API key; shared by all sources with this key.
-        overdue: Of a source that another process had: how many intervals have passed since its last run, see
-            :class:`~dockbell.ports.Claim`.
+        due_in: Of a source that another process had: when it may be due, see :class:`~dockbell.ports.Claim`.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class SourceAgents:
         name: str,
         store: Store,
         telemetry: Telemetry,
-        overdue: float = 0.0,
+        due_in: timedelta | None = None,
     ) -> None:
         self.settings = settings
         self.client = client
@@ -146,7 +148,7 @@ class SourceAgents:
         self._tasks: dict[Feed, AgentTask] = {}
         self.planning = planning
         planning.sources.append(self)
-        self.overdue = overdue
+        self.due_at = None if due_in is None else system.elapsed() + due_in
         self._signals: dict[Signal, AgentTask] = {}
 
     @property
@@ -159,9 +161,14 @@ class SourceAgents:
         return self.settings.paused or self.wanted.keys() <= self._tasks.keys()
 
     @property
-    def was_due(self) -> bool:
-        """Whether it was due, or nearly, when it came from another process."""
-        return self.overdue >= _NEARLY_DUE
+    def due_in(self) -> timedelta:
+        """After which time it must work; zero where nothing tells, negative where it should work already."""
+        return timedelta(0) if self.due_at is None else self.due_at - system.elapsed() - _LEAD
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is due, or nearly, by what another process has done with it."""
+        return self.due_at is not None and self.due_in <= timedelta(0)
 
     async def load(self) -> None:
         """Make the agents of the wanted feeds that are not loaded, each as soon as its state is read.

@@ -18,8 +18,8 @@ class Claim:
 
     spent: Spent  # the requests that the processes before may have sent, by their age ``age`` ago
     age: timedelta
-    overdue: float = 0.0
-    """How many of the shortest interval of its sources have passed since their last run; they are due from 1 on."""
+    due_in: timedelta | None = None
+    """After which time the first of its feeds may be due, negative where it was before; None where nothing tells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,6 +257,18 @@ async def test_a_transaction_that_rests_is_ended_by_the_server(processes: Proces
             resting.execute("SELECT 1")
 
 
+async def add_run(store: PostgresStore, feed: Feed, ago: timedelta) -> None:
+    await store.add_feeds([feed])
+    await store.feed(feed).open()
+    ended_at = datetime.now(UTC) - ago
+    await store.feed(feed).close_run(RunRecord(RunKind.POLL, NOON, None, ended_at, 1, 0, 0, "", Tally(), NOON))
+
+
+def find_due(share: Share, source: str) -> float | None:
+    due_in = share.claims[source].due_in
+    return None if due_in is None else due_in.total_seconds()
+
+
 async def test_what_is_most_overdue_by_its_runs_is_claimed_first(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,10 +277,7 @@ async def test_what_is_most_overdue_by_its_runs_is_claimed_first(
     while (await take(first)).has_more:
         pass
     for number, source in enumerate(sorted(SOURCES)):
-        await add_events(first, source)
-        ended_at = datetime.now(UTC) - timedelta(seconds=10 * number)
-        run = RunRecord(RunKind.POLL, NOON, None, ended_at, 1, 0, 0, "", Tally(), NOON)
-        await first.feed(Feed(source, "shipments")).close_run(run)
+        await add_run(first, Feed(source, "shipments"), timedelta(seconds=10 * number))
     await fleet(first).hand_over(SOURCES, dict.fromkeys(SOURCES, (8, 0, 0, 0, 0, 0, 0)))  # declared of each just now
     await first.aclose()
     intervals = dict.fromkeys(SOURCES, timedelta(seconds=20)) | {"s6": timedelta(minutes=10)}
@@ -278,8 +287,24 @@ async def test_what_is_most_overdue_by_its_runs_is_claimed_first(
         share = await fleet(second).take_share(SOURCES, intervals)
         taken.append(own(share) - set().union(*taken))
     assert taken == [{"s5", "s4"}, {"s3", "s2", "s1", "s6"}]  # twice as many as before
-    assert share.claims["s6"].overdue == pytest.approx(50 / 600, abs=0.01)
+    assert find_due(share, "s6") == pytest.approx(550, abs=5)
     assert not share.has_more
+
+
+async def test_when_a_source_is_due_is_told_by_its_feed_that_was_read_longest_ago(processes: Processes) -> None:
+    first = await processes.open()
+    while (await take(first)).has_more:
+        pass
+    for source in ("s1", "s2", "s3"):
+        await add_run(first, Feed(source, "shipments"), timedelta(seconds=10))
+    await add_run(first, Feed("s2", "packages"), timedelta(seconds=100))
+    await first.add_feeds([Feed("s3", "packages")])  # never read yet
+    await first.aclose()
+    second = await processes.open()
+    share = await fleet(second).take_share(SOURCES, dict.fromkeys(SOURCES, timedelta(seconds=60)))
+    assert find_due(share, "s1") == pytest.approx(50, abs=5)
+    assert find_due(share, "s2") == pytest.approx(-40, abs=5)
+    assert find_due(share, "s3") is find_due(share, "s4") is None
 
 
 async def test_each_takeover_begins_with_few_keys_again(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,8 @@ def claim(
     found = connection.execute("SELECT source FROM leases WHERE holder IS NULL AND source = account")
     free = [source for (source,) in found if source in accounts]
     looked_at = random.sample(free, min(len(free), _LOOKED_AT)) if most else []
-    overdue = _find_overdue(connection, looked_at, accounts)
+    runs = _find_last_runs(connection, looked_at)
+    overdue = {key: runs[key].newest / every if (every := accounts[key]) and key in runs else 0.0 for key in looked_at}
     rows = connection.execute(
         "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp() FROM"
         " (SELECT leases.source, taken_at IS NOT NULL AS is_left"
@@ -141,32 +142,48 @@ def claim(
         " WHERE leases.source = free.source RETURNING leases.source, is_left",
         {"holder": holder},
     ).fetchall()
-    claims = {
-        source: Claim(json.loads(spent), timedelta(seconds=min(max(age, 0.0), 3600.0)), overdue[source])
-        for source, spent, age, _ in rows
-    }
+    claims = {}
+    for source, spent, age, _ in rows:
+        every, run = accounts[source], runs.get(source)
+        due_in = None if every is None or run is None or run.oldest is None else every - run.oldest
+        claims[source] = Claim(json.loads(spent), timedelta(seconds=min(max(age, 0.0), 3600.0)), due_in)
     return claims, frozenset(source for source, *_, is_left in [*rows, *others] if is_left)
 
 
-def _find_overdue(
-    connection: Connection, keys: Sequence[str], accounts: Mapping[str, timedelta | None]
-) -> Mapping[str, float]:
-    """Return how many of its intervals have passed since the last run of each account, by what the log of runs shows.
+@dataclass(frozen=True, slots=True)
+class _LastRuns:
+    """How long ago the last runs of the feeds of one API key have ended."""
+
+    newest: timedelta
+    oldest: timedelta | None  # None: a feed has never been read whole
+
+
+def _find_last_runs(connection: Connection, keys: Sequence[str]) -> Mapping[str, _LastRuns]:
+    """Return the last runs of each account that has some, by the log of runs.
 
     What was spent of a key does not tell: who hands it over, or has just taken it over, declares it anew.
     """
     if not keys:
         return {}
     rows = connection.execute(
-        "SELECT account, extract(epoch FROM clock_timestamp()) :: float8 - max(last.ended_at) / 1e6 FROM leases"
-        f" JOIN feeds ON feeds.source = leases.source CROSS JOIN (VALUES {_KINDS}) AS kinds (kind)"
-        " CROSS JOIN LATERAL (SELECT ended_at FROM runs WHERE feed = feeds.id AND runs.kind = kinds.kind AND complete"
-        " ORDER BY id DESC LIMIT 1) AS last"
-        " WHERE account IN (SELECT value FROM json_array_elements_text(CAST(:keys AS json)) AS value) GROUP BY account",
+        "SELECT account, now - max(ended_at) / 1e6, CASE WHEN count(*) = count(ended_at) THEN now - min(ended_at) / 1e6"
+        " END FROM (SELECT extract(epoch FROM clock_timestamp()) :: float8 AS now) AS clock CROSS JOIN leases"
+        " JOIN feeds ON feeds.source = leases.source CROSS JOIN LATERAL"
+        f" (SELECT max(last.ended_at) AS ended_at FROM (VALUES {_KINDS}) AS kinds (kind) CROSS JOIN LATERAL"
+        " (SELECT ended_at FROM runs WHERE feed = feeds.id AND runs.kind = kinds.kind AND complete"
+        " ORDER BY id DESC LIMIT 1) AS last) AS ends"
+        " WHERE account IN (SELECT value FROM json_array_elements_text(CAST(:keys AS json)) AS value)"
+        " GROUP BY account, now HAVING count(ended_at) > 0",
         {"keys": json.dumps(keys)},
     ).fetchall()
-    idle = {account: timedelta(seconds=max(float(seconds), 0.0)) for account, seconds in rows}
-    return {key: idle[key] / every if (every := accounts[key]) and key in idle else 0.0 for key in keys}
+    return {
+        account: _LastRuns(_since(newest), None if oldest is None else _since(oldest))
+        for account, newest, oldest in rows
+    }
+
+
+def _since(seconds: float) -> timedelta:
+    return timedelta(seconds=max(float(seconds), 0.0))
 
 
 def count_taken_over(connection: Connection, holder: str, count: int) -> None:

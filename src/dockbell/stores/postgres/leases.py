@@ -16,6 +16,7 @@ from datetime import UTC, timedelta
 from typing import Any, Final
 
 from dockbell.core.model import NOTICES, Feed, RunKind
+from dockbell.core.planning.stored_plan import StoredPlan
 from dockbell.ports import Claim, Member, Spent
 from dockbell.stores.sql.connection import Connection
 
@@ -118,8 +119,7 @@ def claim(
     found = connection.execute("SELECT source FROM leases WHERE holder IS NULL AND source = account")
     free = [source for (source,) in found if source in accounts]
     looked_at = random.sample(free, min(len(free), _LOOKED_AT)) if most else []
-    runs = _find_last_runs(connection, looked_at)
-    overdue = {key: runs[key].newest / every if (every := accounts[key]) and key in runs else 0.0 for key in looked_at}
+    overdue = _find_overdue(connection, looked_at, accounts)
     rows = connection.execute(
         "UPDATE leases SET holder = :holder, leaving = false, taken_at = clock_timestamp() FROM"
         " (SELECT leases.source, taken_at IS NOT NULL AS is_left"
@@ -142,48 +142,58 @@ def claim(
         " WHERE leases.source = free.source RETURNING leases.source, is_left",
         {"holder": holder},
     ).fetchall()
-    claims = {}
-    for source, spent, age, _ in rows:
-        every, run = accounts[source], runs.get(source)
-        due_in = None if every is None or run is None or run.oldest is None else every - run.oldest
-        claims[source] = Claim(json.loads(spent), timedelta(seconds=min(max(age, 0.0), 3600.0)), due_in)
+    due = _find_due(connection, [source for source, *_ in rows], accounts) if rows else {}
+    claims = {
+        source: Claim(json.loads(spent), timedelta(seconds=min(max(age, 0.0), 3600.0)), due.get(source))
+        for source, spent, age, _ in rows
+    }
     return claims, frozenset(source for source, *_, is_left in [*rows, *others] if is_left)
 
 
-@dataclass(frozen=True, slots=True)
-class _LastRuns:
-    """How long ago the last runs of the feeds of one API key have ended."""
-
-    newest: timedelta
-    oldest: timedelta | None  # None: a feed has never been read whole
-
-
-def _find_last_runs(connection: Connection, keys: Sequence[str]) -> Mapping[str, _LastRuns]:
-    """Return the last runs of each account that has some, by the log of runs.
+def _find_overdue(
+    connection: Connection, keys: Sequence[str], accounts: Mapping[str, timedelta | None]
+) -> Mapping[str, float]:
+    """Return how many of its intervals have passed since the last run of each account, by what the log of runs shows.
 
     What was spent of a key does not tell: who hands it over, or has just taken it over, declares it anew.
     """
     if not keys:
         return {}
     rows = connection.execute(
-        "SELECT account, now - max(ended_at) / 1e6, CASE WHEN count(*) = count(ended_at) THEN now - min(ended_at) / 1e6"
-        " END FROM (SELECT extract(epoch FROM clock_timestamp()) :: float8 AS now) AS clock CROSS JOIN leases"
-        " JOIN feeds ON feeds.source = leases.source CROSS JOIN LATERAL"
-        f" (SELECT max(last.ended_at) AS ended_at FROM (VALUES {_KINDS}) AS kinds (kind) CROSS JOIN LATERAL"
-        " (SELECT ended_at FROM runs WHERE feed = feeds.id AND runs.kind = kinds.kind AND complete"
-        " ORDER BY id DESC LIMIT 1) AS last) AS ends"
-        " WHERE account IN (SELECT value FROM json_array_elements_text(CAST(:keys AS json)) AS value)"
-        " GROUP BY account, now HAVING count(ended_at) > 0",
+        "SELECT account, extract(epoch FROM clock_timestamp()) :: float8 - max(last.ended_at) / 1e6 FROM leases"
+        f" JOIN feeds ON feeds.source = leases.source CROSS JOIN (VALUES {_KINDS}) AS kinds (kind)"
+        " CROSS JOIN LATERAL (SELECT ended_at FROM runs WHERE feed = feeds.id AND runs.kind = kinds.kind AND complete"
+        " ORDER BY id DESC LIMIT 1) AS last"
+        " WHERE account IN (SELECT value FROM json_array_elements_text(CAST(:keys AS json)) AS value) GROUP BY account",
         {"keys": json.dumps(keys)},
     ).fetchall()
-    return {
-        account: _LastRuns(_since(newest), None if oldest is None else _since(oldest))
-        for account, newest, oldest in rows
-    }
+    idle = {account: timedelta(seconds=max(float(seconds), 0.0)) for account, seconds in rows}
+    return {key: idle[key] / every if (every := accounts[key]) and key in idle else 0.0 for key in keys}
 
 
-def _since(seconds: float) -> timedelta:
-    return timedelta(seconds=max(float(seconds), 0.0))
+def _find_due(
+    connection: Connection, keys: Sequence[str], accounts: Mapping[str, timedelta | None]
+) -> Mapping[str, timedelta]:
+    """Return after which time the first feed of each account may be due; without those of which a feed does not tell.
+
+    A feed is due an interval after its last reading began: that of its plan, or the shortest that is configured.
+    """
+    last = "(SELECT sent_at FROM runs WHERE feed = feeds.id AND kind = '{}' AND complete ORDER BY id DESC LIMIT 1)"
+    rows = connection.execute(
+        "SELECT account, plan, extract(epoch FROM clock_timestamp()) :: float8"
+        f" - coalesce({last.format(RunKind.POLL)}, {last.format(RunKind.PASS)}) / 1e6"
+        " FROM leases JOIN feeds ON feeds.source = leases.source"
+        " WHERE account IN (SELECT value FROM json_array_elements_text(CAST(:keys AS json)) AS value)",
+        {"keys": json.dumps(keys)},
+    )
+    due: dict[str, timedelta | None] = {}
+    for account, plan, seconds in rows:
+        shortest, planned = accounts[account], StoredPlan.from_json(plan).every
+        if shortest is None or planned is None or seconds is None:
+            due[account] = None
+        elif (known := due.get(account, timedelta.max)) is not None:
+            due[account] = min(known, min(shortest, planned) - timedelta(seconds=float(seconds)))
+    return {account: due_in for account, due_in in due.items() if due_in is not None}
 
 
 def count_taken_over(connection: Connection, holder: str, count: int) -> None:

@@ -26,8 +26,8 @@ _LOOK_SECONDS: Final = 0.1
 _FOLLOW_SECONDS: Final = 0.25
 _CLAIMED_FIRST: Final = 25
 _CLAIMED_MOST: Final = 500
-"""Keys. A process works on what it has claimed before it claims more, twice as many each time: what is due does not
-wait for what is not, and is spread over the processes, whichever comes first."""
+"""Keys. A process works on the first ones that it has claimed before it claims more: what is due does not wait for what
+is not, and is spread over the processes, whichever comes first."""
 _MOST_SHARE: Final = 1.1
 """A process claims up to this of its fair share; with more it hands some over, down to the fair share."""
 
@@ -116,7 +116,7 @@ class PostgresFleet(Fleet):
         if taken_over:
             leases.count_taken_over(connection, self._holder.id, len(taken_over))
         has_more = len(claims) == most < room
-        self._claimed_at_once = min(2 * most, _CLAIMED_MOST) if has_more else _CLAIMED_FIRST
+        self._claimed_at_once = _CLAIMED_MOST if has_more else _CLAIMED_FIRST
         return {**claims, **notices}, taken_over, has_more
 
     async def prepare(self, sources: Collection[str]) -> None:

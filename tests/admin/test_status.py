@@ -550,6 +550,24 @@ def test_a_feed_that_is_slower_than_planned_for_an_hour_is_a_remark() -> None:
 
 
 @pytest.mark.parametrize(
+    ("buckets", "words"),
+    [
+        ({1: 993, 200: 7}, "99.3 % of 1,000"),
+        ({1: 9999, 200: 1}, "more than 99.9 % of 10,000"),
+        ({1: 1, 200: 9999}, "less than 0.1 % of 10,000"),
+        ({200: 4}, "0 % of 4"),
+        ({1: 4}, "100 % of 4"),
+    ],
+)
+def test_how_many_changes_meet_a_freshness_goal_is_a_remark(buckets: dict[int, int], words: str) -> None:
+    status = replace(stands(), delays=FeedDelays(buckets=buckets), freshness_goal=timedelta(seconds=30))
+    goal = "changes to sinks in the last hour have met the freshness goal of 30s"
+    assert list(describe_feed(status, NOON)) == [f"{words} {goal}"]
+    assert judge(status) == []
+    assert list(describe_feed(replace(status, delays=FeedDelays()), NOON)) == []
+
+
+@pytest.mark.parametrize(
     ("settings", "short_of"),
     [
         (ResourceSettings(every=timedelta(seconds=1)), "every 1s"),

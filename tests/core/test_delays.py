@@ -15,8 +15,10 @@ from dockbell.core.delays import (
     Reading,
     begin_of_quarter,
     find_bucket,
+    find_share_within,
     find_slow,
     merge,
+    split,
     summarise,
 )
 from dockbell.core.model import Feed
@@ -112,3 +114,22 @@ def test_the_running_quarter_does_not_count_and_what_is_older_than_an_hour_neith
     hour = measure_hour(16, 16, 16, 16, predicted=10)
     assert find_slow([*hour, measure(NOON, *[1] * 10, predicted=10)], NOON + 5 * SECOND) is not None
     assert find_slow(hour, NOON + QUARTER) is None
+
+
+@given(SECONDS, st.floats(0.001, 1e6))
+def test_the_share_within_a_time_is_true_to_a_bucket(seconds: list[float], most: float) -> None:
+    share = find_share_within(Counter(map(find_bucket, seconds)), timedelta(seconds=most))
+    assert share is not None
+    least, highest = (sum(each <= most * factor for each in seconds) / len(seconds) for factor in (1 / 1.11, 1.11))
+    assert least <= share <= highest
+
+
+def test_without_delays_there_is_no_share() -> None:
+    assert find_share_within({}, SECOND) is None
+
+
+def test_delays_are_split_by_steps_of_which_the_last_ends_with_a_quarter() -> None:
+    hour = 4 * QUARTER
+    measured = [MeasuredDelays(STOCK, "erp", NOON - number * QUARTER, {1: 1}) for number in range(10)]
+    steps = split(measured, NOON, hour, 2)
+    assert [[(NOON - each.began_at) // QUARTER for each in step] for step in steps] == [[4, 5, 6, 7], [0, 1, 2, 3]]

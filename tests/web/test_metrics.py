@@ -21,7 +21,7 @@ from dockbell.telemetry import PageRead, RequestSent, SinkFails, Telemetry
 from dockbell.web import metrics
 from dockbell.web.metrics import describe_metrics
 from tests.fakes import NOON, Ear
-from tests.web.sites import Served, serve
+from tests.web.sites import Served, configure, serve
 
 STOCK = {"source": "main", "resource": "stock"}
 TABLES = {"resources": {"stock": {"every": "5m"}}, "sinks": {"erp": {"type": "stdout"}}}
@@ -86,6 +86,17 @@ async def test_the_predicted_delay_and_whether_changes_wait_longer_for_an_hour_a
         ]
     )
     assert await scraper.find("feed_slower_than_planned", **STOCK) == [1]
+
+
+async def test_a_freshness_goal_and_the_share_that_met_it_are_told_where_there_is_one(scraper: Scraper) -> None:
+    filled = await scraper.site.fill("a", resource="stock")
+    assert await scraper.find("feed_freshness_goal_seconds", **STOCK) == []
+    scraper.site.config = configure({}, **TABLES | {"resources": {"stock": {"every": "5m", "freshness_goal": "30s"}}})
+    assert await scraper.find("feed_freshness_goal_seconds", **STOCK) == [30]
+    assert await scraper.find("feed_freshness_goal_met_ratio", **STOCK) == []
+    buckets = {find_bucket(4): 3, find_bucket(40): 1}
+    await scraper.site.store.health.note_delays([MeasuredDelays(filled.feed, "erp", NOON, buckets)])
+    assert await scraper.find("feed_freshness_goal_met_ratio", **STOCK) == [0.75]
 
 
 @pytest.mark.parametrize(("reason", "is_short"), [(Reason.CONFIGURED, 0), (Reason.STRETCHED, 1)])

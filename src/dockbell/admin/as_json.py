@@ -68,6 +68,11 @@ class MeasuredModel(Model):
     count: Count
 
 
+class GoalModel(Model):
+    seconds: float
+    share: float | None
+
+
 class FeedDelayModel(Model):
     p50_seconds: float
     p99_seconds: float
@@ -107,6 +112,7 @@ class FeedModel(Model):
     interval_seconds: float | None
     short_of: str
     delay: FeedDelayModel | None
+    freshness_goal: GoalModel | None
     last_change_at: Time | None
     silence: Quiet
     silence_words: str
@@ -249,6 +255,7 @@ def _describe_feed(each: FeedStatus, at: datetime) -> FeedModel:
         interval_seconds=each.every.total_seconds() if isinstance(each.every, timedelta) else None,
         short_of=each.short_of,
         delay=describe_delays(each),
+        freshness_goal=describe_goal(each),
         last_change_at=write_moment(each.changed_at),
         silence=each.silence.kind,
         silence_words=each.silence.words,
@@ -268,6 +275,12 @@ def describe_delays(each: FeedStatus) -> FeedDelayModel | None:
         slow=delays.slow is not None,
         sinks={sink: describe_measured(delay) for sink, delay in delays.sinks.items()},
     )
+
+
+def describe_goal(each: FeedStatus) -> GoalModel | None:
+    """Return how fresh changes are to be, and which share of the last hour's was; None without a goal."""
+    goal = each.freshness_goal
+    return None if goal is None else GoalModel(goal.total_seconds(), each.goal_share)
 
 
 def describe_measured(delay: Delay) -> MeasuredModel:

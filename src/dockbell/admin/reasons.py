@@ -93,6 +93,14 @@ def find_reasons(status: Status) -> Sequence[Reason]:
     return sorted(reasons, key=lambda each: weights.index(each.weight))
 
 
+def write_share(share: float) -> str:
+    """Return a share in percent, ``99.3 %``; all only where it is all, and none only where it is none."""
+    percent = round(100 * share, 1)
+    if percent in (0.0, 100.0) and share not in (0.0, 1.0):
+        return "more than 99.9 %" if share > 0.5 else "less than 0.1 %"  # noqa: PLR2004  # which of the two ends
+    return f"{percent:g} %"
+
+
 def format_age(age: timedelta) -> str:
     """Return a duration in two units at most: ``3m20s``, ``2d4h``."""
     whole, hour = max(age, timedelta(0)), timedelta(hours=1)
@@ -121,6 +129,10 @@ def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
     if status.undropped:
         yield f"{', '.join(status.undropped)} may still be stored, from before it was dropped: a daemon removes it"
     yield from _describe_plan(status)
+    if status.freshness_goal is not None and not status.paused and (share := status.goal_share) is not None:
+        met, told = write_share(share), sum(status.delays.buckets.values())
+        goal = f"the freshness goal of {format_duration(status.freshness_goal)}"
+        yield f"{met} of {told:,} changes to sinks in the last hour have met {goal}"
     if status.gap is not None:
         gap = status.gap
         length = "" if gap.began_at is None else f" for {format_age(gap.ended_at - gap.began_at)}"

@@ -11,7 +11,7 @@ from typing import Final
 from dockbell.admin.delays import Delays, FeedDelays, load_delays
 from dockbell.config import FeedSettings, ResourceSettings
 from dockbell.config.values import format_duration
-from dockbell.core.delays import Delay
+from dockbell.core.delays import Delay, find_share_within
 from dockbell.core.document import decode
 from dockbell.core.model import NOTICES, RESOURCES, ClockSource, Event, Feed, NoticeKind, StatementKind
 from dockbell.core.moment import parse_moment
@@ -86,7 +86,13 @@ class FeedStatus:
     short_of: str = ""  # what is configured and the requests do not suffice for: ``every 1s``, ``at_most 15m``
     is_dated: bool = True  # its records have timestamps; else delays of its changes are estimates
     delays: FeedDelays = field(default_factory=FeedDelays)  # of its changes, in the last hour
+    freshness_goal: timedelta | None = None  # how fresh its changes are to be, as configured
     paused: bool = False  # its source is: it is not read, and nothing is expected of it
+
+    @property
+    def goal_share(self) -> float | None:
+        """Which share of the last hour's changes has met the goal; None without a goal, or without changes."""
+        return None if self.freshness_goal is None else find_share_within(self.delays.buckets, self.freshness_goal)
 
     @property
     def schedule(self) -> str:
@@ -229,6 +235,7 @@ async def _load_feed(
         short_of=_name_interval(each.settings) if plan.is_short and not each.paused else "",
         is_dated=has_dates(each.settings, state),
         delays=delays.feeds.get(feed, FeedDelays()),
+        freshness_goal=each.settings.freshness_goal,
         paused=each.paused,
     )
 

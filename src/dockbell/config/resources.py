@@ -55,6 +55,7 @@ class ResourceSettings(Settings):
     enabled: bool = True
     every: AutoInterval | None = None
     at_most: Interval | None = None
+    freshness_goal: Interval | None = None
     weight: float = Field(default=1.0, gt=0, le=1000, allow_inf_nan=False)
     cron: Cron | None = None
     reconcile: Interval | None = None

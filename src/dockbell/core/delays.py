@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil, exp, log
@@ -88,6 +88,12 @@ class MeasuredDelays:
         return sum(self.buckets.values())
 
 
+def find_share_within(buckets: Mapping[int, int], most: timedelta) -> float | None:
+    """Return which share of delays was no longer than that, true to a bucket; None where there are none."""
+    count, last = sum(buckets.values()), find_bucket(most.total_seconds())
+    return sum(number for bucket, number in buckets.items() if bucket <= last) / count if count else None
+
+
 def begin_of_quarter(at: datetime) -> datetime:
     return datetime.fromtimestamp(at.timestamp() // QUARTER.total_seconds() * QUARTER.total_seconds(), UTC)
 
@@ -95,6 +101,18 @@ def begin_of_quarter(at: datetime) -> datetime:
 def merge(measured: Iterable[MeasuredDelays]) -> Delay | None:
     """Return what delays come to, of whatever feeds, sinks and quarters."""
     return summarise(count_all(measured))
+
+
+def split(
+    measured: Iterable[MeasuredDelays], last: datetime, step: timedelta, count: int
+) -> Sequence[Sequence[MeasuredDelays]]:
+    """Return delays by so many steps of time, of which the quarter that began at ``last`` ends the last one."""
+    steps: list[list[MeasuredDelays]] = [[] for _ in range(count)]
+    for each in measured:
+        place = count - 1 - (last - each.began_at) // step
+        if 0 <= place < count:
+            steps[place].append(each)
+    return steps
 
 
 def count_all(measured: Iterable[MeasuredDelays]) -> Mapping[int, int]:

@@ -194,8 +194,11 @@ class ReadStore(Protocol):
         The oldest come first.
         """
 
-    async def read_delays(self, since: datetime) -> Sequence[MeasuredDelays]:
-        """Return the measured delays of the quarters of an hour that began then or later, the oldest first."""
+    async def read_delays(self, since: datetime, feed: Feed | None = None) -> Sequence[MeasuredDelays]:
+        """Return the measured delays of the quarters of an hour that began then or later, the oldest first.
+
+        Those of one feed, or of all.
+        """
 
     async def read_events_of(
         self, feed_id: int, key: str, limit: int, *, change: str | None = None

@@ -61,6 +61,8 @@ GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "1 while changes wait more than half as long again as planned, for an hour already.",
         _FEED,
     ),
+    "feed_freshness_goal_seconds": ("How fresh the changes of a feed are to be, as configured.", _FEED),
+    "feed_freshness_goal_met_ratio": ("The share of the last hour's changes that met it; none without changes.", _FEED),
     "feed_requests_short": ("1 while the requests do not suffice for the interval that is configured.", _FEED),
     "feed_pass_timestamp_seconds": ("When a feed was read whole last.", _FEED),
     "feed_pass_due_timestamp_seconds": (
@@ -152,6 +154,10 @@ def _describe_feed(each: FeedStatus, at: datetime) -> Iterator[Number]:
         yield "feed_predicted_delay_seconds", feed, predict_wait(each.every).total_seconds()
         yield "feed_slower_than_planned", feed, each.delays.slow is not None
         yield "feed_requests_short", feed, StoredPlan.from_json(state.plan).is_short
+    if each.freshness_goal is not None:
+        yield "feed_freshness_goal_seconds", feed, each.freshness_goal.total_seconds()
+        if (share := each.goal_share) is not None:
+            yield "feed_freshness_goal_met_ratio", feed, share
     if each.lookback is not None:
         yield "feed_lookback_seconds", feed, each.lookback.total_seconds()
     moments = {

@@ -149,6 +149,8 @@ class PageState:
             "interval": {"kept": lately.kept, "late": lately.late},
             # The store has it a minute late; until then it is told how long the first changes took to be stored.
             "delay": _describe_feed_delay(each) or _describe_delay(lately.delay),
+            "goal": None if each.freshness_goal is None else each.freshness_goal.total_seconds(),
+            "goal_share": each.goal_share,
             "progress": progress
             and {
                 "kind": progress.kind,

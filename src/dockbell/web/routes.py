@@ -13,6 +13,7 @@ from dockbell.core.model import JSON
 from dockbell.web.actions import Actions, Deletions, Drift, LeftWish, NamedEvent, Outcome, Pause, Wish
 from dockbell.web.assets import Assets
 from dockbell.web.dead_letters import DeadLetters, LetterList, Letters
+from dockbell.web.delays import DelayWeek, DelayWeeks
 from dockbell.web.events import CloudEvent, EventDetail, EventList, Events
 from dockbell.web.feeds import Feeds
 from dockbell.web.live import Live
@@ -38,6 +39,7 @@ def list_routes(
     actions: Actions,
     assets: Assets,
     dead_letters: DeadLetters,
+    delays: DelayWeeks,
     events: Events,
     feeds: Feeds,
     health: Health,
@@ -165,6 +167,12 @@ def list_routes(
             status.answer_status,
             "How feeds and sinks stand, and the reasons to look closer: `dockbell status --json`.",
             {200: ResponseDoc("How they stand.", StatusModel)},
+        ),
+        Route(
+            "/delays/{source}/{resource}",
+            delays.answer,
+            "How long changes of a feed took to the sinks in the last week, by two hours; null where there were none.",
+            {200: ResponseDoc("The delays, the oldest first.", DelayWeek)},
         ),
         Route(
             "/why/{source}/{resource}/{key}",

@@ -32,6 +32,7 @@ from dockbell.web.assets import Assets
 from dockbell.web.client import Proxies
 from dockbell.web.connection import HEAD_BYTES_MOST, Connection, ConnectionLimiter, count_connections
 from dockbell.web.dead_letters import DeadLetters
+from dockbell.web.delays import DelayWeeks
 from dockbell.web.events import Events
 from dockbell.web.feeds import Feeds
 from dockbell.web.gate import Gate
@@ -130,6 +131,7 @@ class Site:
             actions=actions,
             assets=assets,
             dead_letters=DeadLetters(command_store, config),
+            delays=DelayWeeks(page_read_store, config, now),
             events=Events(page_read_store, config),
             feeds=feeds,
             health=Health(

@@ -14,7 +14,7 @@ from dockbell.admin.plan_as_json import describe_plan
 from dockbell.admin.plan_options import Setup
 from dockbell.admin.planning import load_facts, make_plan
 from dockbell.config import Config
-from dockbell.core.delays import QUARTER, MeasuredDelays, Reading, begin_of_quarter, merge
+from dockbell.core.delays import QUARTER, MeasuredDelays, Reading, begin_of_quarter, merge, split
 from dockbell.core.model import JSON, Feed
 from dockbell.core.moment import write_moment
 from dockbell.ports import ReadStore
@@ -61,9 +61,7 @@ class SlowParts:
 
 def _describe_course(measured: Sequence[MeasuredDelays], last: datetime) -> JSON:
     """Return the delays of one feed by quarters of an hour: the running one is the last; None where there were none."""
-    quarters: list[list[MeasuredDelays]] = [[] for _ in range(_DAY)]
-    for each in measured:
-        quarters[_DAY - 1 - round((last - each.began_at) / QUARTER)].append(each)
+    quarters = split(measured, last, QUARTER, _DAY)
     delays, readings = [merge(each) for each in quarters], [Reading.of(each) for each in quarters]
     return {
         "step": QUARTER.total_seconds(),

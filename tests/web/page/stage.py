@@ -35,7 +35,7 @@ requests_per_minute = 6000
 
 [resources]
 shipments = {{ every = "200ms" }}
-items = {{ every = "200ms" }}
+items = {{ every = "200ms", freshness_goal = "1m" }}
 stock = {{ every = "500ms" }}
 warehouses = {{ every = "500ms" }}
 

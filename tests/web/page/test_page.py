@@ -88,6 +88,8 @@ FEED: Any = {
     "every": "8s",
     "freshness": {"values": [1, 2], "end": "2026-11-21T12:00:00.000Z", "step": 60},
     "interval": {"kept": 1, "late": 0},
+    "goal": None,
+    "goal_share": None,
     "delay": {"p50": 4, "p99": 7.9, "count": 9, "estimated": True, "sinks": []},
     "course": {
         "mean": [None, 4, 6, None, 5],
@@ -178,6 +180,20 @@ def test_measured_delays_are_drawn_beside_the_planned_ones(page: Page) -> None:
     assert area.endswith("Z")
     assert label == "Delay, the last day; last: mean 5.0 s, p99 8.0 s, planned 5.0 s"
     assert "≈4.0 s" in cell
+
+
+def test_a_week_of_delays_is_drawn_on_request_with_the_goal_and_the_share_that_met_it(page: Page, stage: Stage) -> None:
+    stage.shop.put("items", "itm_0", name="Yet another name")
+    row = page.locator("[id='feed:main/items']")
+    opener = row.get_by_role("button", name="main/items", exact=True)
+    if opener.get_attribute("aria-expanded") == "false":
+        opener.click()
+    expect(row).to_contain_text("freshness goal1m")
+    row.get_by_role("button", name="Delay, last week").click()
+    expect(row).to_contain_text("Change to sink, last week, by two hours: p99, dashed the mean")
+    expect(row.locator(".drawer .spark .goal")).to_have_count(1)
+    row.get_by_role("button", name="Delay, last day").click()
+    expect(row.get_by_role("button", name="Delay, last day")).to_have_count(0)
 
 
 def test_an_event_opens_to_its_differences_deliveries_and_why(page: Page, stage: Stage) -> None:

@@ -128,8 +128,8 @@ class SqlReadStore(ReadStore):
     async def read_readings(self, after: datetime) -> Mapping[Feed, Sequence[tuple[datetime, datetime]]]:
         return await self._read(inspection.read_readings, after)
 
-    async def read_delays(self, since: datetime) -> Sequence[MeasuredDelays]:
-        return await self._read(delays.read_delays, since)
+    async def read_delays(self, since: datetime, feed: Feed | None = None) -> Sequence[MeasuredDelays]:
+        return await self._read(delays.read_delays, since, feed)
 
     async def read_events_of(
         self, feed_id: int, key: str, limit: int, *, change: str | None = None

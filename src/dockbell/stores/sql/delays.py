@@ -41,8 +41,10 @@ def add_delays(connection: Connection, measured: Sequence[MeasuredDelays]) -> No
                 )
 
 
-def read_delays(connection: Connection, since: datetime) -> Sequence[MeasuredDelays]:
-    """Return the delays of the quarters from then on, the oldest first."""
+def read_delays(connection: Connection, since: datetime, feed: Feed | None = None) -> Sequence[MeasuredDelays]:
+    """Return the delays of the quarters from then on, the oldest first; of one feed, or of all."""
+    of_one = "" if feed is None else " AND source = ? AND resource = ?"
+    names = () if feed is None else (feed.source, feed.resource)
     return [
         MeasuredDelays(
             Feed(source, resource),
@@ -54,8 +56,8 @@ def read_delays(connection: Connection, since: datetime) -> Sequence[MeasuredDel
         )
         for source, resource, sink, began_at, buckets, waited, predicted in connection.execute(
             "SELECT source, resource, sink, began_at, buckets, waited, predicted FROM delays"
-            " JOIN feeds ON feeds.id = feed WHERE began_at >= ? ORDER BY began_at, feed, sink",
-            (to_micros(since),),
+            f" JOIN feeds ON feeds.id = feed WHERE began_at >= ?{of_one} ORDER BY began_at, feed, sink",
+            (to_micros(since), *names),
         )
     ]
 

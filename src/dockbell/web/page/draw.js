@@ -34,10 +34,11 @@ export const latest = (values) => values.at(lived > 0 ? -2 : -1) ?? 0;
  * @param mark a value to draw a dashed line at, such as the interval
  * @param isCounted the values are counted from the daemon's start on
  * @param beside values of a dashed line; then all are drawn, whatever the uptime
+ * @param goal what the values are to stay below
  */
-export function spark(values, { end, step = 60, label, words, mark = 0, beside, isCounted }) {
+export function spark(values, { end, step = 60, label, words, mark = 0, beside, goal = 0, isCounted }) {
   const known = beside ? values : isCounted ? counted(values) : window(values);
-  const top = Math.max(...[...known, ...(beside ?? [])].map((value) => value ?? 0), mark * 1.25, 1e-9) * 1.08;
+  const top = Math.max(...[...known, ...(beside ?? [])].map((value) => value ?? 0), mark * 1.25, goal * 1.25, 1e-9) * 1.08;
   const x = (i) => ((i * 100) / (known.length - 1)).toFixed(2);
   const y = (value) => (30 - (value / top) * 29).toFixed(2);
   const [line, area] = trace(known, x, y);
@@ -46,6 +47,7 @@ export function spark(values, { end, step = 60, label, words, mark = 0, beside, 
     h('svg', { viewBox: '0 0 100 30', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
       h('path', { class: 'area', d: area || 'M0 30' }),
       dashed && h('path', { class: 'mark', d: dashed }),
+      goal > 0 && h('path', { class: 'mark goal', d: `M0 ${y(goal)}H100` }),
       h('path', { class: 'line', d: line || 'M0 30' })));
 }
 

@@ -1,11 +1,11 @@
 // The feeds: one row each, opened to all that is known of it and what may be decided.
 
-import { actButton, pathOf, whyNot } from './acting.js';
+import { actButton, get, pathOf, whyNot } from './acting.js';
 import { span, spark } from './draw.js';
 import { age, faint, h, show } from './elements.js';
 import { badge, cell, delayCell, drawer, facts, opener, Rows } from './rows.js';
 import { withCommands } from './verdict.js';
-import { brief, count, everyOf, formatAge, formatDelay, now, parseEvery, plural, SHAPES, tellAll } from './words.js';
+import { brief, count, everyOf, formatAge, formatDelay, formatShare, now, parseEvery, plural, SHAPES, tellAll } from './words.js';
 
 const FILTER_FROM = 9;
 
@@ -24,10 +24,26 @@ function judgeFeed(feed) {
 
 export class Feeds extends Rows {
   constructor(list, filter) {
-    super(list, 'feed', describe);
+    super(list, 'feed', (feed, isOpen, toggle) => describe(feed, isOpen, toggle, { week: this.weeks.get(feed.feed), show: () => this.showWeek(feed) }));
+    this.weeks = new Map(); // by feed, where they are shown
     this.bar = filter;
     this.text = '';
     this.onlyLook = false;
+  }
+
+  /** Show the delays of a feed over the last week, or the last day again. */
+  async showWeek({ feed, source, resource }) {
+    if (!this.weeks.delete(feed)) {
+      this.weeks.set(feed, {});
+      this.redraw(feed);
+      try {
+        const week = await get(`delays/${pathOf(source, resource)}`);
+        if (this.weeks.has(feed)) this.weeks.set(feed, week);
+      } catch (error) {
+        this.weeks.set(feed, { problem: error.message });
+      }
+    }
+    this.redraw(feed);
   }
 
   /** Show the filter where there are many, and those rows that it lets through. */
@@ -43,7 +59,7 @@ export class Feeds extends Rows {
   }
 }
 
-function describe(feed, isOpen, toggle) {
+function describe(feed, isOpen, toggle, weeks) {
   const [kind, word] = judgeFeed(feed);
   const { freshness, interval, delay } = feed;
   const runs = interval.kept + interval.late;
@@ -62,7 +78,7 @@ function describe(feed, isOpen, toggle) {
       delayCell('change to sink', delay),
       cell('size', 'records', h('span', null, brief(feed.records)), faint(`${brief(feed.events)} ${feed.events === 1 ? 'event' : 'events'}`))),
     feed.progress && describeProgress(feed.progress),
-    isOpen && drawer(id, toggle, open(feed)),
+    isOpen && drawer(id, toggle, open(feed, weeks)),
   ];
 }
 
@@ -80,7 +96,7 @@ function describeProgress(progress) {
     faint(words, progress.ends_at ? ', done ' : '', progress.ends_at && age(progress.ends_at, 'in')));
 }
 
-function open(feed) {
+function open(feed, weeks) {
   const path = `feeds/${pathOf(feed.source, feed.resource)}`;
   const { drift, deletions, bad, gap } = feed;
   const explained = (feed.held > 0) + (drift?.decision === 'hold') + (feed.quarantined > 0); // by what follows
@@ -112,10 +128,13 @@ function open(feed) {
       ['nothing missing up to', feed.watermark && age(feed.watermark)],
       ['records', `${count(feed.records)}, ${plural(feed.events, 'event')} so far`],
       ['change to sink', tellAll(feed.delay, 'change')],
+      ['freshness goal', feed.goal && `${formatDelay(feed.goal)}${feed.goal_share === null ? '' : `, met by ${formatShare(feed.goal_share)} in the last hour`}`],
       ...(feed.delay?.sinks ?? []).map((each) => [`to ${each.sink}`, tellAll(each, 'change')]),
       ['last blind', gap && [gap.from ? age(gap.from) : 'from the beginning', ' until ', age(gap.to), `: ${gap.reason}`]],
     ]),
-    feed.course && plot(feed.course),
+    h('div', { key: 'course' },
+      weeks.week ? plotWeek(weeks.week) : feed.course && plot(feed.course, feed.goal),
+      h('div', { class: 'row' }, h('button', { type: 'button', class: 'quiet', on: { click: weeks.show } }, weeks.week ? 'Delay, last day' : 'Delay, last week'))),
     feed.learned.length > 0 && h('h3', { key: 'learned-head' }, 'Learned of the listing'),
     feed.learned.length > 0 && h('div', { key: 'learned' }, facts(feed.learned)),
     h('div', { class: 'row', key: 'acts' },
@@ -124,10 +143,23 @@ function open(feed) {
   ];
 }
 
-function plot({ mean, p99, planned, end, step }) {
+function plot({ mean, p99, planned, end, step }, goal) {
   const words = (value, i) => `mean ${formatDelay(value)}, p99 ${formatDelay(p99[i])}, planned ${formatDelay(planned[i])}`;
   const last = mean.findLastIndex((value) => value != null);
-  return h('div', { key: 'course' },
-    spark(mean, { end, step, beside: planned, label: `Delay, the last day; last: ${words(mean[last], last)}`, words }),
-    h('p', { class: 'faint' }, 'Change to sink, last day: mean, dashed the planned wait.'));
+  return [
+    spark(mean, { end, step, beside: planned, goal: goal ?? 0, label: `Delay, the last day; last: ${words(mean[last], last)}`, words }),
+    h('p', { class: 'faint' }, `Change to sink, last day: mean, dashed the planned wait${goal ? `, dotted the goal of ${formatDelay(goal)}` : ''}.`),
+  ];
+}
+
+function plotWeek({ problem, mean_seconds: mean, p99_seconds: p99, changes, end, step_seconds: step, goal_seconds: goal, goal_share: share }) {
+  if (problem) return h('p', { class: 'bad' }, problem);
+  if (!mean) return h('p', { class: 'faint' }, 'Looking…');
+  const words = (value, i) => `mean ${formatDelay(value)}, p99 ${formatDelay(p99[i])}, ${plural(changes[i], 'change')}`;
+  const total = changes.reduce((sum, each) => sum + each, 0);
+  const met = goal && share !== null ? `; ${formatShare(share)} within the goal of ${formatDelay(goal)}, dotted` : '';
+  return [
+    spark(p99, { end, step, beside: mean, goal: goal ?? 0, label: `Delay, the last week: ${plural(total, 'change')}${met}`, words: (_, i) => words(mean[i], i) }),
+    h('p', { class: 'faint' }, `Change to sink, last week, by two hours: p99, dashed the mean; ${plural(total, 'change')}${met}.`),
+  ];
 }

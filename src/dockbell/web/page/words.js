@@ -74,6 +74,13 @@ export function formatDelay(seconds) {
 /** A delay of a feed; ≈ where its records have no timestamps. */
 export const tellDelay = (delay, name) => `${delay.estimated ? '≈' : ''}${formatDelay(delay[name])}`;
 
+/** A share in percent; all only where it is all, none only where it is none. */
+export function formatShare(share) {
+  const percent = Math.round(share * 1000) / 10;
+  if (percent === 100 && share < 1) return 'more than 99.9 %';
+  return percent === 0 && share > 0 ? 'less than 0.1 %' : `${percent} %`;
+}
+
 /** All of a delay, of the last hour. */
 export const tellAll = (delay, noun) => delay && `${tellDelay(delay, 'p50')} typical, ${tellDelay(delay, 'p99')} at p99 (${plural(delay.count, noun)})`;
 

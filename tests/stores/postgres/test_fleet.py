@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, closing
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import anyio
 import psycopg
@@ -331,6 +332,25 @@ async def test_each_takeover_begins_with_few_keys_again(processes: Processes, mo
         await store.aclose()
     share = await take(first)
     assert (len(own(share)), share.has_more) == (4, True)
+
+
+async def test_feeds_of_others_may_be_opened_while_sources_are_handed_over(processes: Processes) -> None:
+    first = await processes.open()
+    while (await take(first)).has_more:
+        pass
+    await add_events(first, "s1", "s2")
+    leases: Any = vars(fleet(first))["_feed_leases"]
+
+    class Meanwhile:
+        @property
+        def source(self) -> str:
+            leases[Feed("s3", "stock")] = leases[Feed("s2", "shipments")]  # as a thread does that opens it
+            return "s2"
+
+    leases[Meanwhile()] = leases[Feed("s2", "shipments")]
+    await fleet(first).hand_over({"s1"}, {})
+    assert Feed("s1", "shipments") not in leases
+    assert {Feed("s2", "shipments"), Feed("s3", "stock")} <= leases.keys()
 
 
 # What each of them sees ----------------------------------------------------------------------------------------------

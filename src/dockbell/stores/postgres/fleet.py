@@ -123,8 +123,9 @@ class PostgresFleet(Fleet):
         await self._line.do(leases.prepare, self._holder.id, sources)
 
     async def hand_over(self, sources: Collection[str], spent: Mapping[str, Spent]) -> None:
-        for feed in [feed for feed in self._feed_leases if feed.source in sources]:
-            del self._feed_leases[feed]  # who has them next takes them anew, and so does this process later
+        for feed in [*self._feed_leases]:  # a copy, made at once: threads open feeds of other sources meanwhile
+            if feed.source in sources:
+                del self._feed_leases[feed]  # who has them next takes them anew, and so does this process later
         await self._line.do(self._hand_over, sources, spent)
 
     def _hand_over(self, connection: Connection, sources: Collection[str], spent: Mapping[str, Spent]) -> None:

@@ -45,7 +45,7 @@ MEANINGS: Final = {
     "too-many-connections": "There are so many connections, of all or of one address, that probes alone are answered.",
     "too-much-waits": "Clients have still to read too much that was answered; `Retry-After` says when to ask again.",
     "too-many-tokens": "So many wrong tokens were shown that none is looked at; `Retry-After` says for how long.",
-    "too-many-readers": "So many wait already that nobody else may; `Retry-After` says when to ask again.",
+    "too-many-readers": "As many readers wait already as may; `Retry-After` says when to ask again.",
     "unknown-event": "There is no such event, or it is no longer kept.",
     "unknown-file": "The status page has no such file.",
     "unknown-feed": "No such feed is configured.",

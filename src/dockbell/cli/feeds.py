@@ -65,8 +65,8 @@ def reconcile(config_path: str | None, *, feeds: tuple[str, ...], as_json: bool,
 def deletes(config_path: str | None, *, action: str, feed: str | None, as_json: bool, wait: bool) -> None:
     """List held mass deletions, approve or reject them.
 
-    A feed whose records vanish in a mass, or all at once, is more likely half broken than empty: such deletions are
-    held, and published only on your word. FEED is source/resource, or only the resource where one source has it;
+    A feed from which many records vanish at once is more likely half broken than empty. dockbell holds such deletions,
+    and publishes them when you approve them. FEED is source/resource, or only the resource where one source has it;
     without it, all feeds that hold deletions are meant.
 
     \b

@@ -110,7 +110,7 @@ class SandboxOptions:
     since_most: float = _option(0.0, "seconds that updated_since may lie in the past; 0 for any time")
     order: Literal["creation", "updated_at", "id", "warehouse", "shuffled", "random"] = _option(
         "creation",
-        "order of a listing; shuffled: each page in itself; random: the whole anew for every request",
+        "order of a listing; shuffled: each page in an order of its own; random: another order for every request",
     )
     descending: bool = _flag("the order the other way round")
     unknown_parameters: Literal["refuse", "ignore"] = _option("refuse", "what is done about a parameter not known here")

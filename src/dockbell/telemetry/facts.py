@@ -122,7 +122,7 @@ class SourcesHandedOver(Fact, frozen=True):
 class MembershipLost(Fact, frozen=True):
     """This process did not renew its membership in time, and begins anew."""
 
-    line = "fleet: {reason}; this process begins anew"
+    line = "fleet: {reason}; this process starts again"
     weight = logging.WARNING
     reason: str
 

@@ -377,6 +377,25 @@ def test_times_of_other_days_have_their_day(browser: Browser, stage: Stage) -> N
         expect(when).to_have_attribute("title", re.compile(r"\+10:30 Australia/Adelaide, .*Z$"))
 
 
+def test_times_are_shown_by_utc_where_that_is_chosen_and_the_choice_is_kept(browser: Browser, stage: Stage) -> None:
+    with visiting(browser, stage.signed_in, timezone_id="Australia/Adelaide") as page:
+        when, shown = page.locator(".event time").first, "node => [node.textContent, node.dateTime.slice(11, 19)]"
+        expect(when).to_be_visible()
+        here, utc = when.evaluate(shown)
+        assert here != utc
+        page.get_by_role("button", name="Times: local").click()
+        expect(page.locator("#events-about")).to_contain_text("times in UTC")
+        here, utc = when.evaluate(shown)
+        assert here.endswith(utc)
+        page.reload()
+        expect(page.get_by_role("button", name="Times: UTC")).to_be_visible()
+        expect(page.locator("#events-about")).to_contain_text("times in UTC")
+        told = page.evaluate("import('/page/words.js').then((words) => words.formatMoment('2025-11-18T20:12:00Z'))")
+        assert told == "2025-11-18 20:12:00"
+        page.get_by_role("button", name="Times: UTC").click()
+        expect(page.locator("#events-about")).to_contain_text("times in Australia/Adelaide")
+
+
 def test_a_hundred_feeds_are_usable_and_without_a_token_nobody_acts(browser: Browser, tmp_path: Path) -> None:
     with staged_with_many(tmp_path) as stage, stage.running() as daemon:
         stage.until_read(100)

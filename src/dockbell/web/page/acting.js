@@ -13,7 +13,7 @@ export const onSession = (listener) => listeners.push(listener);
 export const getSession = () => session;
 
 /** Why acts are impossible here; empty where they are possible. */
-export const whyNot = () => (session.can_act ? '' : session.needs_token ? 'Sign in to act.' : 'This page cannot act: [web] in the configuration has no token.');
+export const whyNot = () => (session.can_act ? '' : session.needs_token ? 'Sign in to act.' : 'This page cannot act: add token to [web] in the configuration.');
 
 export function setSession(found) {
   session = found;

@@ -2,6 +2,7 @@
 // before the daemon's start, and the one that goes on, which would end each line at the bottom.
 
 import { h } from './elements.js';
+import { formatMinute } from './words.js';
 
 const SPANS = [[15, 'last 15 minutes'], [30, 'last half hour'], [60, 'last hour'], [120, 'last 2 hours'], [240, 'last 4 hours']];
 let [steps, spanWords] = SPANS[4];
@@ -105,7 +106,7 @@ function reading(values, end, before, step, words) {
       const box = event.currentTarget.getBoundingClientRect();
       const i = Math.max(0, Math.min(values.length - 1, Math.floor(((event.clientX - box.left) / box.width) * values.length)));
       const at = new Date(Date.parse(end) - (before + (values.length - 1 - i) * step) * 1000);
-      read(event, `${at.toLocaleTimeString('en-GB').slice(0, 5)} · ${words(i)}`);
+      read(event, `${formatMinute(at)} · ${words(i)}`);
     },
     pointerleave: () => read(null, ''),
   };

@@ -273,7 +273,12 @@ export class Events {
       h('datalist', { id: 'event-types', key: 'types' }, types.map((type) => h('option', { key: type, value: type }))),
       this.isFiltered && h('button', { key: 'clear', type: 'button', class: 'quiet', on: { click: () => this.clear() } }, 'Clear'),
       this.drawWhy());
-    this.about.textContent = `${this.isFiltered ? 'filtered' : 'as they are recorded'}, times in ${zone}`;
+    this.tellAbout();
+  }
+
+  /** Say which events are shown, and by which clocks. */
+  tellAbout() {
+    this.about.textContent = `${this.isFiltered ? 'filtered' : 'as they are recorded'}, times in ${zone()}`;
   }
 
   /** A key that has no events can be asked about too. */

@@ -11,7 +11,7 @@ import { Records, tellRecords } from './records.js';
 import { badge } from './rows.js';
 import { Sinks } from './sinks.js';
 import { showVerdict } from './verdict.js';
-import { now, setClock } from './words.js';
+import { isUtc, now, setClock, setUtc } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 
@@ -216,6 +216,32 @@ $('sign-out').addEventListener('click', async () => {
 document.addEventListener('signed-out', () => begin());
 onSession(() => { $('sign-out').hidden = !(getSession().signed_in && getSession().needs_token); });
 
+// The times: by the clocks of this place, or by UTC
+
+function showTimes() {
+  show($('times'), isUtc() ? 'UTC' : 'local time');
+  $('times').setAttribute('aria-label', `Times: ${isUtc() ? 'UTC' : 'local'}`);
+  tick();
+  events.tellAbout();
+}
+
+$('times').addEventListener('click', () => {
+  setUtc(!isUtc());
+  keep('dockbell-times', isUtc() ? 'utc' : '');
+  showTimes();
+});
+
+try {
+  setUtc(localStorage.getItem('dockbell-times') === 'utc');
+} catch { /* storage is forbidden: local times, then */ }
+
+/** Keep a choice for the next visit. */
+function keep(name, value) {
+  try {
+    localStorage.setItem(name, value);
+  } catch { /* storage is forbidden: it lasts as long as the page, then */ }
+}
+
 // The theme
 
 const THEMES = { '': ['◐', 'system'], light: ['☀', 'light'], dark: ['☾', 'dark'] };
@@ -232,13 +258,12 @@ $('theme').addEventListener('click', () => {
   const next = names[(names.indexOf(root.dataset.theme ?? '') + 1) % names.length];
   if (next) root.dataset.theme = next;
   else delete root.dataset.theme;
-  try {
-    localStorage.setItem('dockbell-theme', next);
-  } catch { /* storage is forbidden: it lasts as long as the page, then */ }
+  keep('dockbell-theme', next);
   showTheme();
 });
 
 showTheme();
+showTimes();
 setInterval(tick, 1000);
 addEventListener('hashchange', goToFragment);
 if (location.hash.startsWith('#token=')) {

@@ -18,9 +18,26 @@ export function setClock(at) {
 /** The daemon's time, in milliseconds since 1970. */
 export const now = () => Date.now() + (offset === -Infinity ? 0 : offset);
 
-export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+let inUtc = false;
 
-const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
+/** Have times shown by UTC, or by the clocks of this place. */
+export function setUtc(wanted) {
+  inUtc = wanted;
+}
+
+export const isUtc = () => inUtc;
+
+/** The zone of the times that are shown. */
+export const zone = () => (inUtc ? 'UTC' : here);
+
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sept', 'Oct', 'Nov', 'Dec'];
+
+/** A time as ISO 8601 has it, in the zone that is shown. */
+const isoShown = (date) => (inUtc ? `${date.toISOString().slice(0, 19)}Z` : isoHere(date));
+
+/** 21:12 */
+export const formatMinute = (date) => isoShown(date).slice(11, 16);
 
 /** A time as ISO 8601 has it, by the clocks of this place. */
 function isoHere(date) {
@@ -31,14 +48,14 @@ function isoHere(date) {
 
 /** 21:12:00, with the day where that is not today: 19 Nov 21:12:00, 2025-11-19 21:12:00. */
 export function formatMoment(at) {
-  const [then, today] = [new Date(at), new Date(now())].map(isoHere);
+  const [then, today] = [new Date(at), new Date(now())].map(isoShown);
   const time = then.slice(11, 19);
   if (then.slice(0, 10) === today.slice(0, 10)) return time;
-  return `${then.slice(0, 4) === today.slice(0, 4) ? day.format(new Date(at)) : then.slice(0, 10)} ${time}`;
+  return `${then.slice(0, 4) === today.slice(0, 4) ? `${Number(then.slice(8, 10))} ${MONTHS[then.slice(5, 7) - 1]}` : then.slice(0, 10)} ${time}`;
 }
 
 /** A time in full, by the clocks of this place and by UTC. */
-export const formatFully = (at) => `${isoHere(new Date(at))} ${zone}, ${at}`;
+export const formatFully = (at) => `${isoHere(new Date(at))} ${here}, ${at}`;
 
 // Text that others wrote
 

@@ -117,7 +117,7 @@ class Agents:
         configured: The feeds of the configuration, loaded or not.
         known: The feeds of the whole configuration: of those that are not among ``configured``, other processes have
             the sources.
-        asked_for: Rings where somebody waits for a source that is not loaded.
+        asked_for: Rings where :meth:`find` waits for a source that is not due.
         claims: What other processes have spent of keys whose sources come from them, by the first source with the key.
     """
 

@@ -1,6 +1,6 @@
 """Signatures by a key that the sender alone has: ``v1a`` of Standard Webhooks 1.0.0, Ed25519.
 
-A receiver verifies them with the public key, by which nobody can sign.
+A receiver verifies them with the public key, with which it cannot sign.
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#signature-scheme
 """
 

@@ -192,7 +192,8 @@ def _find_due(
         if shortest is None or planned is None or seconds is None:
             due[account] = None
         elif (known := due.get(account, timedelta.max)) is not None:
-            due[account] = min(known, min(shortest, planned) - timedelta(seconds=float(seconds)))
+            # The reading is of a process whose clock may be ahead.
+            due[account] = min(known, min(shortest, planned) - timedelta(seconds=max(float(seconds), 0.0)))
     return {account: due_in for account, due_in in due.items() if due_in is not None}
 
 

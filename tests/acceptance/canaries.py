@@ -33,12 +33,17 @@ def find(secret: str, text: str) -> list[str]:
     return [name for name, form in forms(secret).items() if form in text]
 
 
+TOKEN: Final = "canary-access-token-19"
+"""What the mirror grants, a secret too."""
+
+
 @dataclass
 class Mirror:
     """Answers every request with one status, and with the whole request in the body, the reason and the headers.
 
-    Below ``/praising`` it tells of its error with a success, below ``/naming`` in the content type; ``/sending`` is a
-    redirect to a host that is called like the key, and ``/babbling`` is no HTTP.
+    Below ``/granting`` it grants an access token, below ``/praising`` it tells of its error with a success, below
+    ``/naming`` in the content type; ``/sending`` is a redirect to a host that is called like the key, and ``/babbling``
+    is no HTTP.
 
     Attributes:
         status: With which.
@@ -77,6 +82,8 @@ class _Handler(BaseHTTPRequestHandler):
                 status, body = 200, {"records": mirror.records, "next_cursor": None}
             case ["praising"]:
                 status = 200
+            case ["granting"]:
+                status, body = 200, body | {"access_token": TOKEN, "token_type": "Bearer"}
             case ["naming"]:
                 status, kind = 200, said
             case ["sending"]:

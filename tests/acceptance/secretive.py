@@ -23,6 +23,8 @@ SECRETS: Final = {
     "webhook path, by variable": "canary-path-in-a-variable-15",
     "API proxy password, by file": "canary-proxy-password-in-a-file-16",
     "webhook proxy password, by variable": "canary-proxy-password-in-a-variable-17",
+    "OAuth client secret": "canary/client+secret=18",
+    "signing key": "Y2FuYXJ5LXNpZ25pbmcta2V5LXR3ZW50eS0yMC1hYmM=",
 }
 _VARIABLES: Final = {
     "CANARY_API": SECRETS["API key, by variable"],
@@ -35,6 +37,8 @@ _VARIABLES: Final = {
 _FILES: Final = {
     "api-key": SECRETS["API key, by file"],
     "hook-secret": f"whsec_{SECRETS['webhook secret, the next']}",
+    "client-secret": SECRETS["OAuth client secret"],
+    "signing-key": f"whsk_{SECRETS['signing key']}",
     "hook-bearer": SECRETS["webhook bearer"],
     "hook-url": f"http://{{server}}/hooks/{SECRETS['webhook path, by file']}",
     "proxy-url": f"http://user:{SECRETS['API proxy password, by file']}@{{server}}",
@@ -125,6 +129,24 @@ type = "webhook"
 url = {{ env = "CANARY_URL" }}
 secret = {{ env = "CANARY_HOOK" }}
 proxy = {{ env = "CANARY_PROXY" }}
+
+[sinks.granted]
+type = "webhook"
+url = "{mirror}/hooks/granted"
+secret = {{ env = "CANARY_HOOK" }}
+signing_key = {{ file = "signing-key" }}
+oauth2 = {{ token_url = "{mirror}/granting", client_id = "acme", client_secret = {{ file = "client-secret" }} }}
+
+[sinks.ungranted]
+type = "webhook"
+url = "{mirror}/hooks/ungranted"
+secret = {{ env = "CANARY_HOOK" }}
+
+[sinks.ungranted.oauth2]
+token_url = "{mirror}/refusing"
+client_id = "acme"
+client_secret = {{ file = "client-secret" }}
+client_auth = "post"
 
 [sinks.floor]
 type = "mqtt"

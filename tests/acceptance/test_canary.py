@@ -34,7 +34,7 @@ from dockbell.config.loading import find_secrets
 from dockbell.core.model import Delivery
 from dockbell.sinks.webhook.secret_reload import Renewed
 from dockbell.telemetry import Fact, RequestSent, SinkConnected, SinkFails, SourceWaits, Telemetry
-from tests.acceptance.canaries import Mirror, find, mirroring
+from tests.acceptance.canaries import TOKEN, Mirror, find, mirroring
 from tests.acceptance.secretive import SECRETS, hide_secrets, write_config
 from tests.brokers import MOSQUITTO, Mosquitto, Subscriber, find_free_port
 from tests.brokers import started as started_broker
@@ -118,6 +118,8 @@ COMMANDS: Final = (
     ("test", "proxied"),
     ("test", "filed"),
     ("test", "named"),
+    ("test", "granted"),
+    ("test", "ungranted"),
     ("test", "floor"),
     ("test", "lawn"),
     ("replay", "hook", "--all", "--dry-run", "--json"),
@@ -177,7 +179,7 @@ def test_no_secret_gets_out(told: dict[str, str]) -> None:
     leaks = [
         f"{name} in {place}, {form}"
         for place, text in told.items()
-        for name, secret in SECRETS.items()
+        for name, secret in (*SECRETS.items(), ("access token", TOKEN))
         for form in find(secret, text)
     ]
     assert leaks == []
@@ -227,11 +229,14 @@ def refuse_deliveries(there: Surroundings, daemon: Program) -> None:
             daemon.until(f"sink hook: .*HTTP {status}")
         daemon.until("sink filed: .*HTTP 40")
         daemon.until("sink named: ")
+        daemon.until("sink granted: .*HTTP 40")
+        daemon.until("sink ungranted: .*no access token from .*: HTTP 40")
         publications = [f"{each.topic} {each.payload.decode()} {each.properties}" for each in subscriber.received]
         there.told["publications"] = "\n".join(publications)
     heard = " ".join(there.mirror.heard)
     for name in ("webhook header", "webhook bearer", "webhook path", "webhook query", "webhook path, by file"):
         assert SECRETS[name] in heard, name
+    assert f"Bearer {TOKEN}" in heard
     with closing(sqlite3.connect(f"file:{there.folder}/dockbell.db?mode=ro", uri=True)) as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone()[0] >= 3
 

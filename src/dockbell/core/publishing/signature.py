@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import re
 from collections.abc import Iterable, Sequence
@@ -31,16 +30,24 @@ class Finding(StrEnum):
 
 def parse_secret(text: str) -> bytes:
     """Return the key bytes of a ``whsec_`` secret; raises a ValueError that does not show it where it is none."""
-    encoded = text.strip().removeprefix(PREFIX)
-    try:
-        secret = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        secret = b""
-    if not text.strip().startswith(PREFIX) or len(secret) not in _SIZES:
+    secret = decode_key(text, PREFIX)
+    if len(secret) not in _SIZES:
         raise ValueError(
             f'must be {PREFIX} followed by base64 of {_SIZES[0]} to {_SIZES[-1]} bytes; make one with "dockbell secret"'
         )
     return secret
+
+
+def decode_key(text: str, prefix: str) -> bytes:
+    """Return the bytes that stand in base64 behind a prefix; none where the text has another form."""
+    stripped = text.strip()
+    encoded = stripped.removeprefix(prefix)
+    if encoded == stripped:
+        return b""
+    try:
+        return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    except ValueError:
+        return b""
 
 
 def mint(random_bytes: bytes) -> str:

@@ -7,11 +7,10 @@ https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-w
 from __future__ import annotations
 
 import base64
-import binascii
 from importlib.util import find_spec
 from typing import Final
 
-from dockbell.core.publishing.signature import write_signed
+from dockbell.core.publishing.signature import decode_key, write_signed
 from dockbell.errors import ConfigError
 
 PREFIX: Final = "whsk_"
@@ -59,12 +58,8 @@ def mint(random_bytes: bytes) -> str:
 
 
 def _parse(text: str) -> bytes:
-    encoded = text.strip().removeprefix(PREFIX)
-    try:
-        key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if not text.strip().startswith(PREFIX) or len(key) not in _SIZES:
+    key = decode_key(text, PREFIX)
+    if len(key) not in _SIZES:
         raise ValueError(
             f'must be {PREFIX} followed by base64 of {_SIZES[0]} or {_SIZES[1]} bytes; make one with "dockbell secret'
             ' --ed25519"'

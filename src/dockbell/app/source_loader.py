@@ -18,14 +18,14 @@ from dockbell.ports import Store
 
 _AT_ONCE: Final = 16
 """How many sources are loaded side by side: those that are loaded work meanwhile, and would starve a single loader."""
-_PAUSE: Final = timedelta(seconds=0.05)
-"""Between two sources that are not due yet."""
+_PAUSE: Final = timedelta(seconds=0.5)
+"""Between two sources that are not due yet. Each is loaded when it is due at the latest."""
 
 
 class SourceLoader:
     """Loads the sources of the agents that are not loaded.
 
-    Sources that another process had are loaded in the order in which they are due, and those that are not due yet a few
+    Sources that another process had are loaded in the order in which they are due, and those that are not due yet two
     each second: to load a thousand takes seconds of CPU, for which polls that are due would wait.
     """
 

@@ -95,7 +95,15 @@ def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
         ("name = \n", "line 1, column 8: invalid value"),
         ("[store]\nurl 5\n", "line 2, column 5: expected '=' after a key in a key/value pair"),
         ("name = [1,", "end of the file: invalid value"),
-        ("[store]\n[store]\n", "line 2, column 7: cannot declare ('store',) twice"),
+        (
+            "[resources.stock]\n[resources.stock]\n",
+            "line 2, column 17: [resources.stock] is there already; put the keys of both in one place",
+        ),
+        ("[a]\nb.c = 1\n[a.b]\n", "line 3, column 5: [a.b] is there already; put the keys of both in one place"),
+        ("[a.b]\nx=1\n[a]\nb.y=1\n", "line 4, column 6: [a.b] is there already; put the keys of both in one place"),
+        ("[a]\nb = {}\n[a.b.c]\n", "line 3, column 7: [a.b.c] is there already; put the keys of both in one place"),
+        ("a = {}\na.b = 1\n", "line 2, column 8: a has a value in braces or brackets already; add to that"),
+        ("a = 1\na = 2\n", "line 2, column 6: this key has a value already; remove one of them"),
         (f"name = {'9' * 5000}", "not TOML: exceeds the limit (4300 digits) for integer string conversion"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from ast import literal_eval
 from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,16 @@ from dockbell.errors import ConfigError
 
 _SEARCHED_MOST: Final = 200_000
 """Characters of a file in which the line of a mistake is looked for: each look reads the file up to there."""
+
+_KEY: Final = r"(\(.*\))"
+_PLAINLY: Final = {
+    rf"Cannot declare {_KEY} twice|Cannot redefine namespace {_KEY}": (
+        "[{}] is there already; put the keys of both in one place"
+    ),
+    rf"Cannot mutate immutable namespace {_KEY}": "{} has a value in braces or brackets already; add to that",
+    "Cannot overwrite a value": "this key has a value already; remove one of them",
+}
+"""What tomllib says in terms of Python or of its own, and how to say it."""
 
 
 def read_toml(path: Path, *, absent: str) -> Table:
@@ -102,4 +113,8 @@ def _say_where(problem: str) -> str:
     """Put the place, which tomllib says last, first."""
     match = re.fullmatch(r"(.*) \(at (?:end of document|(line \d+, column \d+))\)", problem)
     what, place = (match[1], match[2] or "end of the file") if match else (problem, "not TOML")
+    for pattern, words in _PLAINLY.items():
+        if named := re.fullmatch(pattern, what):
+            what = words.format(*(".".join(literal_eval(key)) for key in named.groups() if key))
+            break
     return f"{place}: {what[:1].lower()}{what[1:]}"

@@ -206,6 +206,18 @@ def test_a_topic_has_a_channel_for_each_resource_with_its_parameters_and_the_bin
     validate(document, "status", {"online": True, "timestamp": "2026-11-21T02:30:00.123Z"})
 
 
+def test_the_quality_of_service_is_that_of_events_alone_and_what_it_loses_is_said() -> None:
+    settings = {"url": "wss://broker.example.com/mqtt", "qos": 0, "resources": ["stock"]}
+    document = write_catalogue({"floor": {"type": "mqtt"} | settings}, resources={"stock": {}})
+    bindings = {name: each["bindings"]["mqtt"]["qos"] for name, each in document["operations"].items()}
+    assert bindings["send.floor.stock"] == 0
+    assert bindings["send.floor.stock.state"] == bindings["send.floor.status"] == 1
+    described = document["channels"]["floor.stock"]["description"]
+    assert "those lost that are on their way when a connection ends" in described
+    assert "at least once" not in described
+    assert document["servers"]["floor"]["protocol"] == "wss"
+
+
 def test_a_topic_that_does_not_name_the_resource_has_one_channel() -> None:
     settings = {"topic": "all/{change}/{key}", "state_topic": "", "status_topic": "", "resources": ["stock", "items"]}
     document = write_catalogue({"floor": MQTT | settings})

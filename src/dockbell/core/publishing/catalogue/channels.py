@@ -216,7 +216,9 @@ def _tell_form(given: Table) -> str:
 
 
 def _describe(settings: SinkSettings) -> str:
-    parts = [f"Events as {EVENT_TYPE}, at least once, in order for each record; payload {settings.payload}."]
+    is_sure = getattr(settings, "qos", _AT_LEAST_ONCE) >= _AT_LEAST_ONCE
+    often = "at least once" if is_sure else "those lost that are on their way when a connection ends"
+    parts = [f"Events as {EVENT_TYPE}, {often}, in order for each record; payload {settings.payload}."]
     if settings.where is not None:
         parts.append(f"Only changes for which this holds: {settings.where}.")
     if settings.on_leave == "send":

@@ -15,7 +15,7 @@ import pytest
 
 from dockbell.config import Secret
 from dockbell.core.model import OutcomeKind
-from dockbell.errors import ConfigError
+from dockbell.errors import ConfigError, SinkUnavailable
 from tests.sinks.conftest import make_delivery, running
 from tests.sinks.receiver import OK, Receiver, Request, make_sink, receiving, respond
 
@@ -209,6 +209,18 @@ async def test_an_address_that_is_never_dialled_gives_no_token() -> None:
             (outcome,) = await run.until_settled(1)
     assert "127.0.0.2 is never dialled: in deny_networks" in outcome.reason
     assert server.requests == []
+
+
+async def test_a_probe_asks_for_a_token_too() -> None:
+    async with granting(lambda _: grant("token")) as server, receiving(OK) as receiver:
+        told = await make_sink(receiver.url, **settings_of(server)).probe()
+    places = [each.url.split("/")[2] for each in (receiver, server)]
+    assert told == f"{places[0]} answers OPTIONS with HTTP 200, {places[1]} grants a token"
+    refused = respond("401 Unauthorized", b'{"error": "invalid_client"}')
+    async with receiving(refused) as server, receiving(OK) as receiver:
+        with pytest.raises(SinkUnavailable, match=r"^no access token from 127\.0\.0\.1:\d+: HTTP 401: invalid_client$"):
+            await make_sink(receiver.url, **settings_of(server)).probe()
+    assert receiver.requests == []
 
 
 def test_what_else_shows_who_dockbell_is_cannot_stand_beside_it() -> None:

@@ -383,16 +383,16 @@ def test_times_are_shown_by_utc_where_that_is_chosen_and_the_choice_is_kept(brow
         expect(when).to_be_visible()
         here, utc = when.evaluate(shown)
         assert here != utc
-        page.get_by_role("button", name="Times: local").click()
+        page.get_by_role("button", name="local times").click()
         expect(page.locator("#events-about")).to_contain_text("times in UTC")
         here, utc = when.evaluate(shown)
         assert here.endswith(utc)
         page.reload()
-        expect(page.get_by_role("button", name="Times: UTC")).to_be_visible()
+        expect(page.get_by_role("button", name="UTC times")).to_be_visible()
         expect(page.locator("#events-about")).to_contain_text("times in UTC")
         told = page.evaluate("import('/page/words.js').then((words) => words.formatMoment('2025-11-18T20:12:00Z'))")
         assert told == "2025-11-18 20:12:00"
-        page.get_by_role("button", name="Times: UTC").click()
+        page.get_by_role("button", name="UTC times").click()
         expect(page.locator("#events-about")).to_contain_text("times in Australia/Adelaide")
 
 

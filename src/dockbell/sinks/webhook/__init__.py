@@ -117,11 +117,17 @@ class WebhookSink:
             watching.cancel_scope.cancel()
 
     async def probe(self) -> str:
-        """Send OPTIONS to the URL; any HTTP response will do.
+        """Ask for an access token, where one is wanted, and send OPTIONS to the URL; any HTTP response will do.
 
         SinkRejected says that a certificate is not accepted, the receiver's or ours, or that it is never dialled.
         """
-        target = self._target.current
+        target, granted = self._target.current, ""
+        if self._tokens is not None:
+            async with aclosing(Lane(self._backend)) as lane:
+                token = await self._ask_token(lane, target, self._tokens)
+            if isinstance(token, Outcome):
+                raise SinkUnavailable(token.reason)
+            granted = f", {self._tokens.place} grants a token"
         async with self._backend.open_pool(self._trust.current, target.proxy) as lane:
             try:
                 with anyio.fail_after(self._timeout.total_seconds()):
@@ -133,7 +139,7 @@ class WebhookSink:
                 kind = SinkRejected if _is_permanent(find_cause(error)) else SinkUnavailable
                 # Without the cause: its text may be the receiver's, which may quote our request.
                 raise kind(f"{target.place}: {self._explain(target, error)}") from None
-        return f"{target.place} answers OPTIONS with HTTP {response.status}"
+        return f"{target.place} answers OPTIONS with HTTP {response.status}{granted}"
 
     async def _run_lane(self, deliveries: Deliveries, settle: Settle) -> None:
         async with aclosing(Lane(self._backend)) as lane:

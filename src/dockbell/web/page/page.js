@@ -219,8 +219,8 @@ onSession(() => { $('sign-out').hidden = !(getSession().signed_in && getSession(
 // The times: by the clocks of this place, or by UTC
 
 function showTimes() {
-  show($('times'), isUtc() ? 'UTC' : 'local time');
-  $('times').setAttribute('aria-label', `Times: ${isUtc() ? 'UTC' : 'local'}`);
+  show($('times'), `${isUtc() ? 'UTC' : 'local'} times`);
+  $('times').title = `Show ${isUtc() ? 'local times' : 'UTC'}`;
   tick();
   events.tellAbout();
 }

@@ -1,25 +1,24 @@
 """The agents that a configuration asks for, and how they are brought in line with another one while they work.
 
-Every feed, sink and client of a source is made from a *recipe*: the part of the configuration that matters to it. What
-runs by an unchanged recipe goes on; what has another one ends and begins anew. All that is new is opened before
-anything ends, so that a configuration that cannot be used changes nothing.
+What differs is found by :mod:`dockbell.app.changes`. All that is new is opened before anything ends, so that a
+configuration that cannot be used changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING
 
 from dockbell.app import opening
+from dockbell.app.changes import Changes, SinkRecipe, compare, list_feeds, list_sinks, list_sources
 from dockbell.app.command_runner import CommandRunner
 from dockbell.app.janitor import Janitor
 from dockbell.app.revisions import Revisions
 from dockbell.app.source_agents import FeedAgents, KeyPlanning, SourceAgents
-from dockbell.config import Config, ResourceSettings, SinkSettings, check_secrets
-from dockbell.config.resources import Resources
+from dockbell.config import Config, check_secrets
 from dockbell.config.secret import Secret
 from dockbell.config.tables import SourceSettings
 from dockbell.config.values import redact_url, show
@@ -35,68 +34,6 @@ from dockbell.telemetry import SinkLeft, SinkOverrun, Telemetry
 
 if TYPE_CHECKING:
     from dockbell.sources import InventoryClient
-
-FeedRecipe: TypeAlias = tuple[SourceSettings, ResourceSettings]
-SinkRecipe: TypeAlias = tuple[SinkSettings, str, frozenset[Feed], timedelta, int]
-_TOLD_MOST: Final = 20
-_K = TypeVar("_K")
-_V = TypeVar("_V")
-
-
-@dataclass(frozen=True, slots=True)
-class Difference(Generic[_K]):
-    """How what is wanted differs from what there is; each in the order of its side."""
-
-    added: tuple[_K, ...] = ()  # only wanted
-    changed: tuple[_K, ...] = ()  # there, but wanted otherwise
-    removed: tuple[_K, ...] = ()  # there, and no longer wanted
-    kept: tuple[_K, ...] = ()  # there as it is wanted
-
-    @property
-    def ending(self) -> tuple[_K, ...]:
-        """What must end."""
-        return self.removed + self.changed
-
-    @property
-    def beginning(self) -> tuple[_K, ...]:
-        """What must begin, or begin anew."""
-        return self.changed + self.added
-
-    def describe(self, noun: str) -> list[str]:
-        """Return it in words: ``sink erp added``; what is kept gives none."""
-        words = (("added", self.added), ("changed", self.changed), ("removed", self.removed))
-        return [told for verb, names in words for told in _tell(noun, names, verb)]
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What a configuration changed."""
-
-    sources: Difference[str]  # clients of sources, by name
-    feeds: Difference[Feed]  # feeds; all of a source that changed are among the changed ones
-    sinks: Difference[str]  # sinks, by name
-    paused: tuple[str, ...] = ()  # sources that are not read any more
-    resumed: tuple[str, ...] = ()  # sources that are read again
-    others: tuple[str, ...] = ()  # what else, in words
-
-    def __str__(self) -> str:
-        told = {*self.paused, *self.resumed}
-        changed = tuple(feed for feed in self.feeds.changed if feed.source not in told)
-        words = [
-            *_tell("source", self.paused, "paused"),
-            *_tell("source", self.resumed, "resumed"),
-            *replace(self.feeds, changed=changed).describe("feed"),
-            *self.sinks.describe("sink"),
-            *self.others,
-        ]
-        return ", ".join(words) or "nothing changed"
-
-
-def _tell(noun: str, names: Sequence[object], verb: str) -> list[str]:
-    """Return what became of some things, of very many the first."""
-    more = len(names) - _TOLD_MOST
-    told = [f"{noun} {name} {verb}" for name in names[:_TOLD_MOST]]
-    return told if more <= 0 else [*told, f"{more:,} more {noun}s {verb}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +113,7 @@ class Agents:
 
     def know(self, config: Config) -> None:
         """Note the whole configuration, of which other processes have some sources."""
-        self.known = frozenset(_list_feeds(config))
+        self.known = frozenset(list_feeds(config))
 
     def find_changes(self, config: Config) -> Changes:
         """Return what a configuration would change.
@@ -195,12 +132,12 @@ class Agents:
             raise ConfigError(*problems)
         others = (("[store]", self.config.store, config.store), ("[web]", self.config.web, config.web))
         feeds = {feed: (each.settings, how) for each in self.sources.values() for feed, how in each.wanted.items()}
-        sources = compare({name: each.settings for name, each in self.sources.items()}, _list_sources(config))
+        sources = compare({name: each.settings for name, each in self.sources.items()}, list_sources(config))
         turned = [name for name in sources.changed if self.sources[name].settings.paused != config.sources[name].paused]
         return Changes(
             sources,
-            compare(feeds, _list_feeds(config)),
-            compare(self._sink_recipes, _list_sinks(config)),
+            compare(feeds, list_feeds(config)),
+            compare(self._sink_recipes, list_sinks(config)),
             paused=tuple(name for name in turned if config.sources[name].paused),
             resumed=tuple(name for name in turned if not config.sources[name].paused),
             others=tuple(f"{place} changed" for place, there, wanted in others if there != wanted),
@@ -213,7 +150,7 @@ class Agents:
         """
         for name in changes.sinks.ending:
             del self.relays[name], self._sink_recipes[name]
-        sources = _list_sources(config)
+        sources = list_sources(config)
         for name in changes.sources.ending:
             ended = self.sources.pop(name)
             await ended.leave()
@@ -223,7 +160,7 @@ class Agents:
         for name in changes.sources.beginning:
             self.sources[name] = self._make_source(sources[name], opened.clients[name], firsts[name])
         self._plannings = {account: each for account, each in self._plannings.items() if each.sources}
-        feeds = _list_feeds(config)
+        feeds = list_feeds(config)
         for source in self.sources.values():
             source.wanted = {}
         for feed, (_, settings) in feeds.items():
@@ -292,7 +229,7 @@ class Agents:
         await self.store.add_feeds([feed for feed in changes.feeds.beginning if feed in self.configured])
         if is_first:
             await self.notifier.open()
-        for name, recipe in _list_sinks(self.config).items():
+        for name, recipe in list_sinks(self.config).items():
             for feed in await self.store.sink(name).enroll(recipe[0].start):
                 self.telemetry.emit(SinkOverrun(name, feed, None))
             if name not in self.relays:
@@ -390,7 +327,7 @@ async def assemble(
                 config = await revisions.join(store.fleet.configurations)
             config = config.only(())
         everything = Changes(
-            compare({}, _list_sources(config)), compare({}, _list_feeds(config)), compare({}, _list_sinks(config))
+            compare({}, list_sources(config)), compare({}, list_feeds(config)), compare({}, list_sinks(config))
         )
         opened = await open_news(config, everything, telemetry, store)
         for client in opened.clients.values():
@@ -408,35 +345,3 @@ async def _open_store(config: Config, telemetry: Telemetry, stack: AsyncExitStac
     store = await opening.open_store(config, telemetry, shared=shared)
     stack.push_async_callback(store.aclose)
     return store
-
-
-def compare(there: Mapping[_K, _V], wanted: Mapping[_K, _V]) -> Difference[_K]:
-    """Return how what is wanted differs from what there is."""
-    equal = {name for name, each in wanted.items() if name in there and there[name] == each}
-    return Difference(
-        tuple(name for name in wanted if name not in there),
-        tuple(name for name in wanted if name in there and name not in equal),
-        tuple(name for name in there if name not in wanted),
-        tuple(name for name in wanted if name in equal),
-    )
-
-
-def _list_sources(config: Config) -> Mapping[str, SourceSettings]:
-    """Return the recipes of clients: what is said of single resources matters to their feeds alone."""
-    nothing = Resources()
-    return {
-        name: each if each.resources == nothing else each.model_copy(update={"resources": nothing})
-        for name, each in config.sources.items()
-    }
-
-
-def _list_feeds(config: Config) -> Mapping[Feed, FeedRecipe]:
-    sources = _list_sources(config)
-    return {Feed(each.source, each.resource): (sources[each.source], each.settings) for each in config.feeds()}
-
-
-def _list_sinks(config: Config) -> Mapping[str, SinkRecipe]:
-    state_url = "" if config.web is None else config.web.public_url
-    unordered = frozenset(Feed(each.source, each.resource) for each in config.feeds() if each.settings.unordered)
-    max_owed, keep_attempts = config.store.max_owed, config.store.keep_attempts
-    return {name: (each, state_url, unordered, max_owed, keep_attempts) for name, each in config.sinks.items()}

@@ -18,7 +18,8 @@ from dockbell.admin.shared_read import SharedRead
 from dockbell.admin.status import Status, load_status
 from dockbell.app import opening
 from dockbell.app.agent_task import AgentTask
-from dockbell.app.agents import Agents, Changes, open_news
+from dockbell.app.agents import Agents, open_news
+from dockbell.app.changes import Changes
 from dockbell.app.revisions import Revisions
 from dockbell.app.scheduler import Scheduler, next_time
 from dockbell.app.serving import Serving

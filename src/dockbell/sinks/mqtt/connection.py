@@ -160,7 +160,7 @@ class Connection:
         if info.rc != paho.MQTT_ERR_SUCCESS:
             self._lose(f"not sent, {paho.error_string(info.rc).rstrip('.').lower()}", Ending.DROPPED)
             return None
-        if info.mid in self._written:
+        if publication.qos == 0 and info.mid in self._written:
             self._written.discard(info.mid)
             self._acks.append(Ack(info.mid, 0, ""))
             self._wake()
@@ -297,15 +297,15 @@ class Connection:
         self._greeted.set()
 
     def _on_publish(self, _client: paho.Client, _data: Any, packet_id: int, code: ReasonCode, _properties: Any) -> None:
-        if packet_id not in self._sent and packet_id not in self._given_up:
-            self._written.add(packet_id)
-            return
-        self.has_answered = True
         if packet_id in self._given_up:
             self._given_up.discard(packet_id)
+        elif (sent_at := self._sent.pop(packet_id, None)) is None:
+            self._written.add(packet_id)  # publish() has not returned yet
+            return
         else:
-            self._answered = max(self._answered, self._sent.pop(packet_id))
+            self._answered = max(self._answered, sent_at)
             self._acks.append(Ack(packet_id, code.value, describe(code) if code.is_failure else ""))
+        self.has_answered = True
         self._wake()
 
     def _on_subscribe(self, _client: paho.Client, _data: Any, _id: int, codes: list[ReasonCode], _more: Any) -> None:

@@ -213,7 +213,7 @@ def test_the_quality_of_service_is_that_of_events_alone_and_what_it_loses_is_sai
     assert bindings["send.floor.stock"] == 0
     assert bindings["send.floor.stock.state"] == bindings["send.floor.status"] == 1
     described = document["channels"]["floor.stock"]["description"]
-    assert "those lost that are on their way when a connection ends" in described
+    assert "without acknowledgements" in described
     assert "at least once" not in described
     assert document["servers"]["floor"]["protocol"] == "wss"
 

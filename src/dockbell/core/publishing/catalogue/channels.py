@@ -139,7 +139,7 @@ class Outlets:
 
     def _add_server(self, name: str, url: str, description: str = "") -> None:
         parts = urlsplit(url)
-        protocol = {"mqtts": "secure-mqtt"}.get(parts.scheme, parts.scheme)
+        protocol = "secure-mqtt" if parts.scheme == "mqtts" else parts.scheme
         self.servers[name] = {"host": parts.netloc.rpartition("@")[2], "protocol": protocol}
         if description:
             self.servers[name]["description"] = description
@@ -217,7 +217,7 @@ def _tell_form(given: Table) -> str:
 
 def _describe(settings: SinkSettings) -> str:
     is_sure = getattr(settings, "qos", _AT_LEAST_ONCE) >= _AT_LEAST_ONCE
-    often = "at least once" if is_sure else "those lost that are on their way when a connection ends"
+    often = "at least once" if is_sure else "without acknowledgements"
     parts = [f"Events as {EVENT_TYPE}, {often}, in order for each record; payload {settings.payload}."]
     if settings.where is not None:
         parts.append(f"Only changes for which this holds: {settings.where}.")

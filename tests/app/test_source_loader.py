@@ -64,24 +64,31 @@ async def open_ramp(
 async def test_what_is_due_comes_first_then_what_may_be_and_then_what_will_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    due_in = {"soon": 2.2, "unknown": None, "late": -1.0, "later": 2.3, "latest": -9.0}
+    due_in = {"soon": 60.0, "unknown": None, "late": -1.0, "later": 70.0, "latest": -9.0}
     async with open_ramp(tmp_path, monkeypatch, due_in) as ramp, anyio.create_task_group() as group:
         await ramp.loader.run(group)
         group.cancel_scope.cancel()
     assert ramp.loaded == ["latest", "late", "unknown", "soon", "later"]
 
 
-async def test_what_is_not_due_is_loaded_little_by_little_and_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_not_due_is_loaded_little_by_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_loader, "_PAUSE", timedelta(seconds=0.3))
-    due_in = {"hour": 3600.0, "day": 86400.0, "soon": 2.1}
+    due_in = {"hour": 3600.0, "day": 86400.0, "soon": 60.0}
     began_at = anyio.current_time()
     async with open_ramp(tmp_path, monkeypatch, due_in) as ramp, anyio.create_task_group() as group:
         await ramp.loader.run(group)
         group.cancel_scope.cancel()
     assert ramp.loaded == ["soon", "hour", "day"]
-    assert anyio.current_time() - began_at >= 0.6
+    assert anyio.current_time() - began_at >= 0.9
+
+
+async def test_what_is_not_due_is_loaded_before_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_loader, "_PAUSE", timedelta(hours=1))
+    async with open_ramp(tmp_path, monkeypatch, {"soon": 2.2}) as ramp, anyio.create_task_group() as group:
+        with anyio.fail_after(10):
+            await ramp.loader.run(group)
+        group.cancel_scope.cancel()
+    assert ramp.loaded == ["soon"]
 
 
 async def test_what_is_asked_for_is_loaded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

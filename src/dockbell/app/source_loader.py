@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 import anyio
@@ -20,6 +21,7 @@ _AT_ONCE: Final = 16
 """How many sources are loaded side by side: those that are loaded work meanwhile, and would starve a single loader."""
 _PAUSE: Final = timedelta(seconds=0.5)
 """Between two sources that are not due yet. Each is loaded when it is due at the latest."""
+_DUE_IN: Final = attrgetter("due_in")
 
 
 class SourceLoader:
@@ -43,9 +45,8 @@ class SourceLoader:
         Raises:
             StoreError: The store cannot be read; the sources that are loaded work.
         """
-        # The next one is the last.
-        waiting = sorted((each for each in self._agents.sources.values() if not each.is_started), key=_order)
-        waiting.reverse()
+        waiting = sorted((each for each in self._agents.sources.values() if not each.is_started), key=_DUE_IN)
+        waiting.reverse()  # the next one is the last
         turn = anyio.Lock()
 
         async def load_next() -> None:
@@ -71,15 +72,10 @@ class SourceLoader:
             if pause > timedelta(0):
                 with anyio.move_on_after(pause.total_seconds()):
                     await self._agents.asked_for.wait(rings)
-                    waiting.sort(key=_order, reverse=True)
+                    waiting.sort(key=_DUE_IN, reverse=True)
                     continue
             return waiting.pop()
         return None
-
-
-def _order(source: SourceAgents) -> timedelta:
-    """Return what sources are sorted by; those of which nothing tells when they are due come after what is due."""
-    return source.due_in if source.due_at is not None else timedelta(0)
 
 
 async def retry_in_outage(store: Store, work: Callable[[], Awaitable[None]]) -> None:

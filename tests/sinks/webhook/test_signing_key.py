@@ -82,6 +82,13 @@ def test_without_the_library_it_is_told_what_to_install(monkeypatch: pytest.Monk
         make_sink("https://erp.example.com", signing_key=PRIVATE)
 
 
+def test_the_command_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signing_key, "find_spec", lambda _: None)
+    result = CliRunner().invoke(main, ["secret", "--ed25519"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error: cryptography is not installed; pip install 'dockbell[ed25519]'\n"
+
+
 def test_a_command_makes_a_key_and_shows_its_public_half() -> None:
     result = CliRunner().invoke(main, ["secret", "--ed25519"])
     key = result.stdout.strip()

@@ -270,7 +270,7 @@ def describe_delays(each: FeedStatus) -> FeedDelayModel | None:
     whole = describe_measured(delays.whole)
     return FeedDelayModel.of(
         whole,
-        predicted_mean_seconds=None if delays.predicted is None else _round(delays.predicted),
+        predicted_mean_seconds=None if delays.predicted is None else write_seconds(delays.predicted),
         estimated=not each.is_dated,
         slow=delays.slow is not None,
         sinks={sink: describe_measured(delay) for sink, delay in delays.sinks.items()},
@@ -284,10 +284,11 @@ def describe_goal(each: FeedStatus) -> GoalModel | None:
 
 
 def describe_measured(delay: Delay) -> MeasuredModel:
-    return MeasuredModel(_round(delay.p50), _round(delay.p99), _round(delay.mean), delay.count)
+    return MeasuredModel(write_seconds(delay.p50), write_seconds(delay.p99), write_seconds(delay.mean), delay.count)
 
 
-def _round(duration: timedelta) -> float:
+def write_seconds(duration: timedelta) -> float:
+    """Return a duration in seconds, to the millisecond."""
     return round(duration.total_seconds(), 3)
 
 

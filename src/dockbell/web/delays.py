@@ -10,7 +10,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dockbell.admin.as_json import Count, Model, Time
+from dockbell.admin.as_json import Count, Model, Time, write_seconds
 from dockbell.config import Config
 from dockbell.core.delays import QUARTER, begin_of_quarter, count_all, find_share_within, merge, split
 from dockbell.core.model import Feed
@@ -60,14 +60,10 @@ class DelayWeeks:
                 str(feed),
                 _STEP.total_seconds(),
                 format_moment(last + QUARTER),
-                [None if delay is None else _round(delay.mean) for delay in delays],
-                [None if delay is None else _round(delay.p99) for delay in delays],
+                [None if delay is None else write_seconds(delay.mean) for delay in delays],
+                [None if delay is None else write_seconds(delay.p99) for delay in delays],
                 [0 if delay is None else delay.count for delay in delays],
                 None if goal is None else goal.total_seconds(),
                 None if goal is None else find_share_within(count_all(measured), goal),
             )
         )
-
-
-def _round(duration: timedelta) -> float:
-    return round(duration.total_seconds(), 3)

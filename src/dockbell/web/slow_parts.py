@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from anyio import to_thread
 
+from dockbell.admin.as_json import write_seconds
 from dockbell.admin.plan_as_json import describe_plan
 from dockbell.admin.plan_options import Setup
 from dockbell.admin.planning import load_facts, make_plan
@@ -66,13 +67,10 @@ def _describe_course(measured: Sequence[MeasuredDelays], last: datetime) -> JSON
     return {
         "step": QUARTER.total_seconds(),
         "end": write_moment(last + QUARTER),
-        "mean": [None if delay is None else _round(delay.mean) for delay in delays],
-        "p99": [None if delay is None else _round(delay.p99) for delay in delays],
+        "mean": [None if delay is None else write_seconds(delay.mean) for delay in delays],
+        "p99": [None if delay is None else write_seconds(delay.p99) for delay in delays],
         "planned": [
-            None if reading is None or reading.predicted is None else _round(reading.predicted) for reading in readings
+            None if reading is None or reading.predicted is None else write_seconds(reading.predicted)
+            for reading in readings
         ],
     }
-
-
-def _round(duration: timedelta) -> float:
-    return round(duration.total_seconds(), 3)

@@ -68,3 +68,9 @@ def test_tls_with_a_server_that_speaks_none_says_what_to_change() -> None:
     assert explain(caught.value) == (
         "the server does not speak TLS at this port; check the port, or use a URL without TLS"
     )
+
+
+def test_an_error_that_is_its_own_context_has_a_cause_all_the_same() -> None:
+    first, second = ConnectionResetError(errno.ECONNRESET, "reset"), RuntimeError("gone")
+    first.__context__, second.__context__ = second, first  # a library that raised the first again, handling the second
+    assert explain(first) == "gone"

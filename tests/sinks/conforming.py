@@ -20,6 +20,7 @@ from dockbell.core.model import RESOURCES
 from dockbell.testing import Arrival, Flight, Receiver
 from tests.brokers import find_free_port, make_broker
 from tests.nats_server import NatsServer
+from tests.rabbitmq_server import RabbitMqServer
 from tests.redis_server import RedisServer
 
 SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -479,3 +480,121 @@ async def _read_message(reader: asyncio.StreamReader) -> tuple[Sequence[bytes], 
     if words[0] in (b"PUB", b"HPUB", b"MSG", b"HMSG"):
         payload = await reader.readexactly(int(words[-1]) + 2)
     return words, line + payload
+
+
+_METHOD, _HEADER, _BODY = 1, 2, 3
+_ACK: Final = bytes([0, 60, 0, 80])
+_NACK: Final = bytes([0, 60, 0, 120])
+_START_OK: Final = bytes([0, 10, 0, 11])
+_CLOSE: Final = bytes([0, 10, 0, 50])
+
+
+class RabbitMqReceiver(Moods):
+    """RabbitMQ, and a wire to it that can be cut, that keeps quiet, and that refuses a login.
+
+    A message that the server has confirmed has arrived. One that fails meets a queue that is full.
+
+    Attributes:
+        server: The server itself, which others use too: stopped is only the wire.
+        exchange: Of this receiver alone.
+    """
+
+    def __init__(self, server: RabbitMqServer) -> None:
+        super().__init__()
+        self.server = server
+        self.exchange = ""
+        self._full = ""
+        self._rejecting = False
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        url = f"amqp://127.0.0.1:{self.port}"
+        return {"type": "amqp", "url": url, "exchange": self.exchange, "routing_key": "{key}", "timeout": "1s"}
+
+    async def start(self) -> None:
+        if not self.exchange:
+            self.exchange = await self.server.add_exchange()
+            await self.server.add_queue(self.exchange, "#")
+            self._full = await self.server.add_queue(self.exchange, x_max_length=0, x_overflow="reject-publish")
+        await super().start()
+
+    async def fail(self, key: str) -> None:
+        async with self.server.connecting() as channel:
+            await (await channel.get_queue(self._full)).bind(self.exchange, key)
+
+    async def accept(self, key: str) -> None:
+        async with self.server.connecting() as channel:
+            await (await channel.get_queue(self._full)).unbind(self.exchange, key)
+
+    async def reject(self) -> None:
+        self._rejecting = True
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self.server.port)
+        flights: dict[int, tuple[Arrival, Flight]] = {}
+        try:
+            async with anyio.create_task_group() as group:
+
+                async def answer() -> None:
+                    with suppress(EOFError, ConnectionError):
+                        while True:
+                            kind, payload, frame = await _read_frame(from_server)
+                            await self._answering.wait()
+                            if kind == _METHOD:
+                                self._note(payload, flights)
+                            writer.write(frame)
+                    group.cancel_scope.cancel()
+
+                group.start_soon(answer)
+                with suppress(EOFError, ConnectionError):
+                    to_server.write(await reader.readexactly(8))  # the name and the version of the protocol
+                    await self._pass_on(reader, writer, to_server, flights)
+                group.cancel_scope.cancel()
+        finally:
+            for _, flight in flights.values():
+                flight.lose()
+            to_server.close()
+
+    async def _pass_on(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        to_server: asyncio.StreamWriter,
+        flights: dict[int, tuple[Arrival, Flight]],
+    ) -> None:
+        tag, size, body = 0, 0, b""
+        while True:
+            kind, payload, frame = await _read_frame(reader)
+            await self._answering.wait()
+            if kind == _METHOD and payload.startswith(_START_OK) and self._rejecting:
+                text = b"ACCESS_REFUSED - Login was refused"
+                refusal = _CLOSE + (403).to_bytes(2) + bytes([len(text)]) + text + _START_OK
+                writer.write(bytes([_METHOD, 0, 0]) + len(refusal).to_bytes(4) + refusal + b"\xce")
+                continue
+            if kind == _HEADER:
+                size, body = int.from_bytes(payload[4:12]), b""
+            elif kind == _BODY:
+                body += payload
+                if len(body) == size:
+                    tag += 1
+                    arrival = Arrival.read(body)
+                    flights[tag] = arrival, self.arrivals.begin(arrival.feed, arrival.key)
+            to_server.write(frame)
+
+    def _note(self, payload: bytes, flights: dict[int, tuple[Arrival, Flight]]) -> None:
+        """Note which publications the server confirms or refuses (extension of AMQP 0-9-1: publisher confirms)."""
+        if payload[:4] not in (_ACK, _NACK):
+            return
+        last, and_before = int.from_bytes(payload[4:12]), payload[12] & 1
+        for tag in [tag for tag in flights if tag == last or (and_before and tag < last)]:
+            arrival, flight = flights.pop(tag)
+            if payload[:4] == _ACK:
+                self.arrivals.take(arrival)
+            flight.answer()
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> tuple[int, bytes, bytes]:
+    """Return the next frame of AMQP 0-9-1 (4.2.3): its type, what it holds, and as it is."""
+    head = await reader.readexactly(7)
+    rest = await reader.readexactly(int.from_bytes(head[3:]) + 1)
+    return head[0], rest[:-1], head + rest

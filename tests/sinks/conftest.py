@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import anyio
+import pytest
 from anyio.streams.memory import MemoryObjectSendStream
 
 from dockbell.core.model import Delivery, Event, Feed, Outcome, OutcomeKind
 from dockbell.ports import Bell, Sink
 from dockbell.telemetry import Fact, Telemetry
+from tests.rabbitmq_server import RabbitMqServer
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterator[RabbitMqServer]:
+    """Yield a RabbitMQ that runs, for all tests of one worker."""
+    server = RabbitMqServer(tmp_path_factory.mktemp("rabbitmq"), certificate)
+    server.start()
+    yield server
+    server.stop()
 
 
 def make_delivery(

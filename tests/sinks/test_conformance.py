@@ -13,16 +13,19 @@ from dockbell.sinks import stdout
 from dockbell.sinks.alert import AlertSink
 from dockbell.sinks.mqtt import MqttSink
 from dockbell.sinks.queues.jetstream import JetStreamSink
+from dockbell.sinks.queues.rabbitmq import RabbitMqSink
 from dockbell.sinks.queues.redis_streams import RedisSink
 from dockbell.sinks.stdout import StdoutSink
 from dockbell.sinks.webhook import WebhookSink
 from dockbell.testing import Ability, Receiver, SinkConformance
+from tests.rabbitmq_server import RabbitMqServer
 from tests.sinks.conforming import (
     AlertReceiver,
     BatchReceiver,
     BrokerReceiver,
     NatsReceiver,
     PipeReceiver,
+    RabbitMqReceiver,
     RedisReceiver,
     WebhookReceiver,
 )
@@ -61,6 +64,18 @@ class TestNats(SinkConformance):
 
     def make_receiver(self, folder: Path) -> Receiver:
         return NatsReceiver(folder)
+
+
+class TestRabbitMq(SinkConformance):
+    sink_type = RabbitMqSink
+    lacks: ClassVar = {Ability.REFUSE: "RabbitMQ refuses only what is too large, which is tried with the sink"}
+
+    @pytest.fixture(autouse=True)
+    def _server(self, rabbitmq: RabbitMqServer) -> None:
+        self.server = rabbitmq
+
+    def make_receiver(self, folder: Path) -> Receiver:
+        return RabbitMqReceiver(self.server)
 
 
 class TestAlert(SinkConformance):

@@ -23,7 +23,9 @@ def test_a_kind_is_loaded_with_the_model_of_its_settings() -> None:
 def test_an_unknown_kind_is_told_with_the_one_that_was_meant() -> None:
     with pytest.raises(ConfigError, match=r'^sink type "webhok": unknown; did you mean "webhook"\?$'):
         load_sink_type("webhok")
-    with pytest.raises(ConfigError, match=r'"kafka": unknown; known are alert, mqtt, nats, redis, stdout, webhook$'):
+    with pytest.raises(
+        ConfigError, match=r'"kafka": unknown; known are alert, amqp, mqtt, nats, redis, stdout, webhook$'
+    ):
         load_sink_type("kafka")
 
 

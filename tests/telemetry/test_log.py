@@ -111,6 +111,13 @@ def test_routine_is_written_only_on_request() -> None:
     assert len(write(StringIO(), quiet, verbose=True)) == 1
 
 
+def test_a_library_whose_warnings_facts_say_better_is_silent() -> None:
+    stream = StringIO()
+    start_log(stream)
+    logging.getLogger("aiormq.connection").error("Unexpected connection close from remote")
+    assert stream.getvalue() == ""
+
+
 def test_records_stay_out_of_the_log() -> None:
     event = Event(FEED, 1, "shp_1", "evt_1", "dockbell.shipment.updated", "updated", 1, b'{"name": "Ada"}')
     fact = DeliverySettled("erp", Delivery(event), Outcome(OutcomeKind.FAILED, "HTTP 500"))

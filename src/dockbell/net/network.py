@@ -89,9 +89,11 @@ def _reword(text: str) -> str:
 
 def find_cause(error: BaseException) -> BaseException:
     """Return what an error began with; of several attempts' errors, the first."""
+    met: set[int] = set()  # an error that a library raised again while it handled it can be its own context
     while True:
+        met.add(id(error))
         # httpcore drops the cause of what it raises, the context stays; that of a timeout is a mere cancellation.
         inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error.__context__
-        if not isinstance(inner, Exception):
+        if not isinstance(inner, Exception) or id(inner) in met:
             return error
         error = inner

@@ -23,6 +23,8 @@ _KNOWN_MOST: Final = 200
 _COLOURS: Final = {logging.DEBUG: "bright_black", logging.WARNING: "yellow", logging.ERROR: "red"}
 _ROUTINE: Final = ("apscheduler", "httpx", "httpcore", "asyncio")
 """Libraries that narrate what facts already say; only their warnings are kept."""
+_SILENT: Final = ("aiormq", "aio_pika")
+"""Libraries that warn of each connection that ends, which the fact of the sink says with its reason."""
 _REPEATING: Final = ("asyncio", "uvicorn.error")
 """Libraries that log each connection, also those of other code in the process."""
 _LONGEST: Final = 4000
@@ -101,6 +103,8 @@ def start_log(stream: TextIO, *, verbose: bool = False) -> None:
     root.setLevel(logging.DEBUG if verbose else logging.INFO)
     for name in _ROUTINE:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in _SILENT:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def log_fact(fact: Fact) -> None:

@@ -85,6 +85,11 @@ class QueueSink(ABC, Generic[_C]):
     async def _close(self, connection: _C) -> None:
         """Close a connection, whatever state it is in."""
 
+    def _is_open(self, connection: _C) -> bool:
+        """Return whether a connection can be used; one that the server has ended in a reply is not used again."""
+        del connection
+        return True
+
     @abstractmethod
     async def _publish(self, connection: _C, delivery: Delivery) -> None:
         """Return when the server has confirmed an event; any exception says that it has not."""
@@ -131,6 +136,8 @@ class QueueSink(ABC, Generic[_C]):
 
     async def _connect(self) -> _C:
         async with self._connecting:
+            if self._connection is not None and not self._is_open(self._connection):
+                await self._lose(self._connection)
             if self._connection is None:
                 self._connection = await self._open()
             return self._connection

@@ -16,7 +16,7 @@ from dockbell.admin.as_json import (
     describe_quarantine,
     describe_sink,
 )
-from dockbell.admin.reasons import Reason, describe_feed, find_reasons
+from dockbell.admin.reasons import Reason, Weight, describe_feed, find_reasons
 from dockbell.admin.silence import Silences
 from dockbell.admin.status import FeedStatus, Silence, Status, load_status
 from dockbell.config import Config, SourceSettings
@@ -76,10 +76,11 @@ class PageState:
             if each.state is not None and each.state.held:
                 absent = await self._read_store.find_suspected(each.state.id, _DELETIONS_MOST)
             abouts = {f"feed:{each.feed}", f"source:{each.feed.source}"}
-            words = [reason.words for reason in reasons if reason.about in abouts]
+            found = [reason for reason in reasons if reason.about in abouts]
             parts[f"feed:{each.feed}"] = {
                 **self._describe_feed(each, status.at),
-                "reasons": words,
+                "reasons": [reason.words for reason in found],
+                "failing": any(reason.weight is Weight.FAILING for reason in found),
                 "deletions": [
                     {"key": record.key, "suspected_at": write_moment(record.suspected_at)} for record in absent
                 ],

@@ -238,9 +238,9 @@ def staged(folder: Path, config: str = CONFIG) -> Iterator[Stage]:
 
 
 @contextmanager
-def staged_with_many(folder: Path) -> Iterator[Stage]:
-    """Set a stage of a hundred feeds, on which nobody may act."""
+def staged_with_many(folder: Path, sources: int = MANY) -> Iterator[Stage]:
+    """Set a stage of many sources, each of five feeds, on which nobody may act."""
     with staged(folder, MANY_CONFIG) as stage, (folder / "dockbell.toml").open("a") as config:
-        config.writelines(MANY_SOURCE.format(n=n, shop=stage.shop.url) for n in range(MANY))
+        config.writelines(MANY_SOURCE.format(n=n, shop=stage.shop.url) for n in range(sources))
         config.flush()
         yield stage

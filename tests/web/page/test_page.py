@@ -396,16 +396,53 @@ def test_times_are_shown_by_utc_where_that_is_chosen_and_the_choice_is_kept(brow
         expect(page.locator("#events-about")).to_contain_text("times in Australia/Adelaide")
 
 
+def test_feeds_of_many_sources_are_grouped_and_open_where_one_is_not_well(browser: Browser, tmp_path: Path) -> None:
+    with staged_with_many(tmp_path, sources=8) as stage, stage.running():
+        stage.until_read(40)
+        with visiting(browser, stage.url, viewport=PHONE) as page:
+            groups = page.locator("#feed-rows > .group")
+            expect(groups).to_have_count(8)
+            expect(page.locator("#verdict-words")).to_have_text("All is well")
+            expect(page.locator("#feed-rows .rows > li").locator("visible=true")).to_have_count(0)
+            expect(groups.first).to_contain_text("well5 feeds, read")
+            assert (
+                page.evaluate("document.getElementById('budget').getBoundingClientRect().bottom") < 3 * PHONE["height"]
+            )
+            page.get_by_role("button", name="s3", exact=True).click()
+            expect(page.locator("#feed-rows .rows > li").locator("visible=true")).to_have_count(5)
+            page.get_by_role("button", name="s3", exact=True).click()
+            expect(page.locator("#feed-rows .rows > li").locator("visible=true")).to_have_count(0)
+            page.evaluate("location.hash = '#feed=s5/stock'")
+            expect(page.locator("[id='feed:s5/stock'] .drawer")).to_be_visible()
+            stage.shop.is_failing = True
+            expect(groups.nth(1).locator(".state").first).to_have_text("✕failing", timeout=60_000)
+
+
+def test_the_budgets_of_many_sources_are_one_chart_and_each_on_request(browser: Browser, tmp_path: Path) -> None:
+    with staged_with_many(tmp_path, sources=8) as stage, stage.running():
+        stage.until_read(40)
+        with visiting(browser, stage.url) as page:
+            chart = page.locator("#budget-together")
+            expect(chart).to_contain_text("All 8 sources")
+            expect(chart).to_contain_text("of 48,000 that their keys allow")
+            expect(chart.locator(".legend li")).to_have_count(8)
+            expect(chart.locator(".legend li").last).to_contain_text("1 other source")
+            expect(page.locator("[id='budget:s2'] .stack")).not_to_be_visible()
+            page.locator("[id='budget:s2'] summary").click()
+            expect(page.locator("[id='budget:s2'] .stack")).to_be_visible()
+
+
 def test_a_hundred_feeds_are_usable_and_without_a_token_nobody_acts(browser: Browser, tmp_path: Path) -> None:
     with staged_with_many(tmp_path) as stage, stage.running() as daemon:
         stage.until_read(100)
         with visiting(browser, stage.url) as page:
-            expect(page.locator("#feed-rows > li")).to_have_count(100)
+            rows = page.locator("#feed-rows .rows > li")
+            expect(rows).to_have_count(100)
             expect(page.locator("#verdict-words")).to_have_text("All is well")
             page.get_by_label("Feeds whose name contains").fill("s7/")
-            expect(page.locator("#feed-rows > li:visible")).to_have_count(5)
+            expect(rows.locator("visible=true")).to_have_count(5)
             page.get_by_label("only those to look at").check()
-            expect(page.locator("#feed-rows > li:visible")).to_have_count(0)
+            expect(rows.locator("visible=true")).to_have_count(0)
             page.get_by_label("only those to look at").uncheck()
             page.get_by_role("button", name="s7/stock", exact=True).click()
             button = page.get_by_role("button", name="Reconcile: s7/stock")
@@ -428,11 +465,12 @@ def test_a_hundred_feeds_are_usable_and_without_a_token_nobody_acts(browser: Bro
                 config.write("paused = true\n")  # in the last table
             daemon.tell(signal.SIGHUP)
             last = page.locator("[id='feed:s19/stock']")
+            page.get_by_label("Feeds whose name contains").fill("s19/")
             expect(last).to_contain_text("paused")
             expect(page.locator("#verdict-words")).to_have_text("All is well")
             expect(page.locator(".verdict")).to_contain_text("95 feeds read in time")
         with visiting(browser, stage.url, viewport=PHONE) as page:
-            expect(page.locator("#feed-rows > li")).to_have_count(100)
+            expect(page.locator("#feed-rows .rows > li")).to_have_count(100)
             assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     assert stage.read("SELECT 1 FROM commands") == []
 

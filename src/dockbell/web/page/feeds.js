@@ -1,18 +1,21 @@
-// The feeds: one row each, opened to all that is known of it and what may be decided.
+// The feeds: one row each, opened to all that is known of it and what may be decided. Those of many sources are grouped.
 
 import { actButton, get, pathOf, whyNot } from './acting.js';
 import { span, spark } from './draw.js';
 import { age, faint, h, show } from './elements.js';
-import { badge, cell, delayCell, drawer, facts, opener, Rows } from './rows.js';
+import { badge, breakable, cell, delayCell, drawer, facts, opener, Rows } from './rows.js';
 import { withCommands } from './verdict.js';
 import { brief, count, everyOf, formatAge, formatDelay, formatShare, now, parseEvery, plural, SHAPES, tellAll } from './words.js';
 
 const FILTER_FROM = 9;
+const GROUPS_FROM = 3; // sources
+const WORST = ['bad', 'look', 'wait', 'well'];
 
 /** Return the kind and the word of how a feed stands. */
 function judgeFeed(feed) {
   if (feed.paused) return ['wait', 'paused'];
   if (feed.problem) return ['bad', 'stopped'];
+  if (feed.failing) return ['bad', 'failing'];
   if (feed.held) return ['look', 'held'];
   if (feed.drift?.decision === 'hold') return ['look', 'drift'];
   if (feed.quarantined) return ['look', 'quarantine'];
@@ -29,6 +32,73 @@ export class Feeds extends Rows {
     this.bar = filter;
     this.text = '';
     this.onlyLook = false;
+    this.groups = new Map(); // by source: its node, and whether it was opened or closed by hand
+  }
+
+  listOf({ source }) {
+    let group = this.groups.get(source);
+    if (!group) {
+      const [node, head, list] = ['li', 'div', 'ul'].map((tag) => document.createElement(tag));
+      node.className = 'group';
+      head.className = 'group-head';
+      list.className = 'rows';
+      list.id = `feeds-of:${source}`;
+      node.append(head, list);
+      group = { source, node, head, list, isOpen: null };
+      this.groups.set(source, group);
+      this.list.append(node);
+    }
+    return group.list;
+  }
+
+  left(feed) {
+    const group = feed && this.groups.get(feed.source);
+    if (!group || group.list.childElementCount) return;
+    group.node.remove();
+    this.groups.delete(feed.source);
+  }
+
+  reveal(row) {
+    super.reveal(row);
+    const group = this.groups.get(row.value.source);
+    group.isOpen = true;
+    group.node.hidden = false;
+    this.gather();
+  }
+
+  /** Show how each source stands, and the rows of those that are not well; with few sources, all rows alone. */
+  gather() {
+    const areMany = this.groups.size >= GROUPS_FROM;
+    const feeds = Map.groupBy(this.values, (feed) => feed.source);
+    for (const group of this.groups.values()) {
+      const shown = [...group.list.children].some((node) => !node.hidden);
+      group.node.hidden = !shown;
+      group.head.hidden = !areMany;
+      if (areMany) this.tellGroup(group, feeds.get(group.source));
+      else group.list.hidden = false;
+    }
+  }
+
+  tellGroup(group, feeds) {
+    const judged = feeds.map(judgeFeed);
+    const kind = WORST.find((each) => judged.some(([found]) => found === each));
+    const [, word] = judged.find(([found]) => found === kind);
+    const isSought = this.text !== '' || this.onlyLook;
+    const isOpen = group.isOpen ?? (isSought || kind === 'bad' || kind === 'look');
+    const n = judged.filter(([found]) => found === kind).length;
+    const oldest = feeds.map((feed) => feed.read_at).filter(Boolean).sort()[0];
+    const sum = (name) => brief(feeds.reduce((total, feed) => total + feed[name], 0));
+    group.list.hidden = !isOpen && !group.list.contains(document.activeElement);
+    group.node.classList.toggle('open', !group.list.hidden);
+    const toggle = () => {
+      group.isOpen = group.list.hidden;
+      this.gather();
+    };
+    show(group.head,
+      h('button', { type: 'button', class: 'opener', 'aria-expanded': String(!group.list.hidden), 'aria-controls': group.list.id, on: { click: toggle } },
+        h('span', { class: 'arrow', 'aria-hidden': 'true' }), h('span', { class: 'name' }, breakable(group.source))),
+      badge(kind, SHAPES[word] ?? SHAPES[kind], n === feeds.length ? word : `${n} of ${feeds.length} ${word}`),
+      faint(plural(feeds.length, 'feed'), ', read ', oldest ? age(oldest) : '–', `, ${sum('records')} records, ${sum('events')} events`));
   }
 
   /** Show the delays of a feed over the last week, or the last day again. */
@@ -49,9 +119,13 @@ export class Feeds extends Rows {
   /** Show the filter where there are many, and those rows that it lets through. */
   sift() {
     this.bar.hidden = this.rows.size < FILTER_FROM;
-    if (this.bar.hidden) return;
+    if (this.bar.hidden) {
+      this.gather();
+      return;
+    }
     const isShown = (feed) => feed.feed.includes(this.text) && !(this.onlyLook && (feed.paused || judgeFeed(feed)[0] === 'well'));
     const n = this.filter(isShown);
+    this.gather();
     show(this.bar,
       h('input', { type: 'search', 'aria-label': 'Feeds whose name contains', placeholder: 'name', on: { input: (event) => { this.text = event.target.value; this.sift(); } } }),
       h('label', null, h('input', { type: 'checkbox', on: { change: (event) => { this.onlyLook = event.target.checked; this.sift(); } } }), 'only those to look at'),

@@ -126,6 +126,7 @@ function go(place) {
   const rows = { feed: feeds, sink: sinks }[place.slice(0, colon)];
   if (rows?.go(place.slice(colon + 1))) return;
   const node = document.getElementById(place);
+  if (node?.localName === 'details') node.open = true;
   node?.scrollIntoView({ block: 'start' });
   node?.focus({ preventScroll: true });
 }

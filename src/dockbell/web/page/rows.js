@@ -19,6 +19,9 @@ export class Rows {
     onSession(() => this.drawAll());
   }
 
+  /** A row was taken away. */
+  left() {}
+
   get values() {
     return [...this.rows.values()].map((row) => row.value);
   }
@@ -29,6 +32,7 @@ export class Rows {
       const hadFocus = row?.node.contains(document.activeElement);
       row?.node.remove();
       this.rows.delete(name);
+      this.left(row?.value);
       if (hadFocus) this.list.parentElement.querySelector('h2').focus({ preventScroll: true });
     } else if (row) {
       row.value = value;
@@ -38,9 +42,14 @@ export class Rows {
       node.id = `${this.kind}:${name}`;
       const fresh = { name, node, value, isOpen: false };
       this.rows.set(name, fresh);
-      this.list.append(node);
+      this.listOf(value).append(node);
       this.draw(fresh);
     }
+  }
+
+  /** Return the element that holds the row of a value. */
+  listOf() {
+    return this.list;
   }
 
   draw(row) {
@@ -67,11 +76,16 @@ export class Rows {
   go(name) {
     const row = this.rows.get(name);
     if (!row) return false;
-    row.node.hidden = false;
+    this.reveal(row);
     this.toggle(row, true);
     row.node.scrollIntoView({ block: 'start' });
     row.node.querySelector('button').focus({ preventScroll: true });
     return true;
+  }
+
+  /** Let a row be seen. */
+  reveal(row) {
+    row.node.hidden = false;
   }
 
   /** Show only those that a test accepts, and the one that has the focus; return how many. */
@@ -88,7 +102,12 @@ export class Rows {
 /** Describe the button that opens a row; Escape anywhere in the row closes it. */
 export function opener(id, name, isOpen, toggle) {
   return h('button', { type: 'button', class: 'opener', 'aria-expanded': String(isOpen), 'aria-controls': isOpen ? id : null, on: { click: toggle } },
-    drawn('arrow'), h('span', { class: 'name' }, name));
+    drawn('arrow'), h('span', { class: 'name' }, breakable(name)));
+}
+
+/** Describe a name that is broken between its words, and not inside one. */
+export function breakable(name) {
+  return name.split(/(?<=[/_.-])/).map((part, i) => [i > 0 && h('wbr', { key: `after ${i}` }), part]);
 }
 
 /** Describe what a row is opened to. */

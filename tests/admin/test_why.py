@@ -269,6 +269,13 @@ async def test_an_event_is_somewhere_on_its_way_to_a_sink(status: KeyStatus, sta
     assert [trace.stage.value for trace in traces] == stages
 
 
+async def test_a_change_that_a_later_one_may_have_replaced_says_so() -> None:
+    settings = SinkSettings(type="stdout", coalesce=True)
+    first, last = await trace_events([event(1), event(2)], KeyStatus("erp", 3), settings, SHARED)
+    assert (first.stage, first.error) == (Stage.DELIVERED, "sent, or replaced by #2: coalesce")
+    assert (last.stage, last.error) == (Stage.DELIVERED, "")
+
+
 async def test_a_blocked_event_says_how_often_it_was_tried_and_when_it_is_next() -> None:
     blocked = Blocked(FEED, "a", 1, 4, NOON, "HTTP 503")
     (trace,) = await trace_events([event(1)], KeyStatus("erp", 3, blocked), SinkSettings(type="stdout"), SHARED)

@@ -103,6 +103,7 @@ redact = []
 max_event_size = 65536
 on_dead = "skip"
 retry = ["0s", "5s", "15s", "45s", "2m", "5m", "15m", "1h", "3h", "6h", "12h", "1d", "1d"]
+coalesce = false
 token = {{ env = "TOKEN" }}
 headers = {{ Authorization = "***", "a b" = {{ file = "{folder}/b" }} }}
 spares = []

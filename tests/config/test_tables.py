@@ -84,6 +84,17 @@ def test_nothing_leaves_a_filter_that_is_not_there(problems: Problems, read: Rea
     assert read(sink + "where = \"after.status == 'shipped'\"\n").sinks["a"].on_leave == "send"
 
 
+# Changes that are left out -------------------------------------------------------------------------------------------
+
+
+def test_patches_need_every_change(problems: Problems, read: Read) -> None:
+    sink = SOURCE + '[sinks.a]\ntype = "pager"\ncoalesce = true\n'
+    assert problems(sink + 'payload = "patch"\n') == [
+        '[sinks.a] coalesce: leaves changes out, of which payload = "patch" needs each; remove one of them'
+    ]
+    assert read(sink).sinks["a"].coalesce
+
+
 # What is never stored ------------------------------------------------------------------------------------------------
 
 

@@ -257,6 +257,9 @@ async def trace_events(
         elif event.sequence > status.position:
             stage = Stage.OWED
         log = tuple(each for each in attempts if each.sequence == event.sequence)
+        if settings.coalesce and stage is Stage.DELIVERED and event.is_change and not log:
+            later = next((each for each in events if each.is_change and each.sequence > event.sequence), None)
+            error = error if later is None else f"sent, or replaced by #{later.sequence}: coalesce"
         traces.append(SinkTrace(status.sink, stage, tries, error, due, log))
     return traces
 

@@ -161,6 +161,15 @@ class SinkSettings(Settings):
     on_dead: Literal["skip", "hold"] = "skip"
     retry: Schedule = RETRY_SCHEDULE
     requests_per_minute: int | None = Field(default=None, ge=1)
+    coalesce: bool = False
+
+    @model_validator(mode="after")
+    def _need_every_patch(self) -> Self:
+        if self.coalesce and self.payload == "patch":
+            raise misfit(
+                (("coalesce",), 'leaves changes out, of which payload = "patch" needs each; remove one of them')
+            )
+        return self
 
     @model_validator(mode="after")
     def _need_a_filter_to_leave(self) -> Self:

@@ -130,6 +130,9 @@ class ChangeKind(StrEnum):
     SNAPSHOT = "snapshot"
 
 
+_CHANGES: Final = frozenset(ChangeKind)
+
+
 class Via(StrEnum):
     """Which kind of reading showed a change; ``operator`` for a command."""
 
@@ -246,6 +249,14 @@ class Event:
     def is_of_record(self) -> bool:
         """Whether it tells of a record; otherwise it is a statement about a feed, or a notice."""
         return bool(self.key) and self.feed != NOTICES
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it tells what a record is from then on, so that the next one of the record can replace it.
+
+        An event that the operator named has the change that it follows, and another type.
+        """
+        return self.is_of_record and self.change in _CHANGES and self.type.endswith(f".{self.change}")
 
 
 @dataclass(frozen=True, slots=True)

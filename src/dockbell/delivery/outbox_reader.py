@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -35,7 +36,8 @@ _EVALUATE_MOST: Final = timedelta(seconds=1)
 class OutboxReader:
     """Fills the delivery queue of one sink for one session.
 
-    With ``keeps_state`` the sink gets the state of records whose events its filters hold back.
+    With ``keeps_state`` the sink gets the state of records whose events its filters hold back. With ``coalesce`` it
+    does not get a change if a later change of the record is stored that the filters let through.
 
     Attributes:
         replays: Replays that are read and not sent yet.
@@ -51,6 +53,7 @@ class OutboxReader:
         *,
         evaluator: Evaluator,
         keeps_state: bool,
+        coalesce: bool,
         store: Store,
         telemetry: Telemetry,
         now: Callable[[], datetime],
@@ -64,6 +67,7 @@ class OutboxReader:
         self._filter = filter_
         self._evaluator = evaluator
         self._keeps_state = keeps_state
+        self._coalesce = coalesce
         self._store = store
         self._sink_store = store.sink(sink)
         self._telemetry = telemetry
@@ -105,6 +109,8 @@ class OutboxReader:
             through = end if is_all else evaluated[-1].sequence  # if all, the rest was pruned before it was owed
             pairs = zip(evaluated, answers, strict=True)
             wanted = [event for event, answer in pairs if self._count_passing(event, answer)]
+            if self._coalesce:
+                wanted = await self._leave_out_replaced(wanted)
             queue.admit(feed, wanted, through)
             self._report_filtered(feed)
             # Where hardly any passed, no settled delivery may cause the next read.
@@ -198,14 +204,45 @@ class OutboxReader:
             backfilled = await self._find_backfilled(entry.feed, entry.key, start)
             if backfilled is not None and self._passes(backfilled, await self._evaluate(backfilled, is_told=True)):
                 return backfilled
-        while True:
-            events = await self._store.read_events(entry.feed, after, _TAIL_AT_ONCE, key=entry.key, until=frontier)
-            for event in events:
-                if self._passes(event, await self._evaluate(event)):
+        async with aclosing(self._read_key(entry.feed, entry.key, after, frontier)) as owed:
+            async for event, answer in owed:
+                if self._passes(event, answer) and not (self._coalesce and await self._is_replaced(event)):
                     return event
+        return None
+
+    async def _read_key(
+        self, feed: Feed, key: str, after: int, until: int
+    ) -> AsyncGenerator[tuple[Event, Answer], None]:
+        """Yield the events of a key, each with what the filters answer."""
+        while True:
+            events = await self._store.read_events(feed, after, _TAIL_AT_ONCE, key=key, until=until)
+            for event in events:
+                yield event, await self._evaluate(event)
             if len(events) < _TAIL_AT_ONCE:
-                return None
+                return
             after = events[-1].sequence
+
+    async def _leave_out_replaced(self, events: Sequence[Event]) -> list[Event]:
+        """Return those of some events of one feed, in their order, that no later one replaces."""
+        last = {event.key: event.sequence for event in events if event.is_change and await self._lets_through(event)}
+        left = [event for event in events if not (event.is_change and event.sequence < last.get(event.key, 0))]
+        return [event for event in left if not await self._is_replaced(event)]
+
+    async def _lets_through(self, event: Event) -> bool:
+        return (
+            not self._keeps_state or (await self._evaluate(event)).lets_through
+        )  # else what was held back is left out
+
+    async def _is_replaced(self, event: Event) -> bool:
+        """Return whether a later change of the same record is stored that the filters let through."""
+        end = self._outbox.ends.get(event.feed, 0)
+        if not event.is_change or event.sequence >= end:
+            return False
+        async with aclosing(self._read_key(event.feed, event.key, event.sequence, end)) as later:
+            async for other, answer in later:
+                if other.is_change and answer.lets_through:
+                    return True
+        return False
 
     async def _find_backfilled(self, feed: Feed, key: str, start: StartOffset) -> Event | None:
         composer = BackfillComposer(feed, start, name=self._name, epoch=self._store.epoch)

@@ -252,6 +252,7 @@ class Relay:
             self._filter,
             evaluator=self._evaluator,
             keeps_state=self._sink.keeps_state,
+            coalesce=self._settings.coalesce,
             store=self._store,
             telemetry=self._telemetry,
             now=self._now,

@@ -109,6 +109,14 @@ def test_what_is_there_is_printed_and_what_was_deleted_only_when_it_is_asked_for
     assert first["record"] == {"id": "a", "number": 3, "weight": 1}
 
 
+def test_records_are_found_by_a_text_of_them(filled: Filled) -> None:
+    (line,) = read(state(filled, "shipments", "--find", "X%2f").stdout)
+    assert line["key"] == "x%2F1"
+    by_value = read(state(filled, "shipments", "--find", "3").stdout)
+    assert "a" in [each["key"] for each in by_value]
+    assert read(state(filled, "shipments", "--find", "number").stdout) == []
+
+
 def test_all_feeds_are_printed_also_those_that_have_left_the_configuration(filled: Filled) -> None:
     config = filled.folder / "dockbell.toml"
     config.write_text(config.read_text().replace("shipments = {}\n", "items = {}\n"))
@@ -153,6 +161,7 @@ def test_nothing_is_left_of_a_record_that_was_purged(filled: Filled) -> None:
     [
         (("shipmets",), 'feed "shipmets" is not configured; did you mean "shipments"?'),
         (("shipments", ""), "a key is never empty"),
+        (("shipments", "a", "--find", "x"), "KEY names one record; leave --find out"),
         (("notices", "a"), "dockbell/notices holds no records"),
     ],
 )

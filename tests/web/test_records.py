@@ -35,6 +35,27 @@ async def test_records_are_found_by_any_part_of_the_key(served: Served, filled: 
     assert await find(served, find="nothing") == []
 
 
+async def test_records_are_found_by_any_text_in_their_values(served: Served) -> None:
+    filled = await served.fill(resource="shipments")
+    await pages.commit(served.store, filled.state, {"id": "a", "order": "SO-4711", "city": "Köln"})
+    await pages.commit(served.store, filled.state, {"id": "b", "order": "SO-4712", "weight": 12.50})
+    assert await find(served, text="so-471") == ["a", "b"]
+    assert await find(served, text="köln") == ["a"]
+    assert await find(served, text="12.5") == ["b"]
+    assert await find(served, text="order") == []
+    assert await find(served, text="b") == ["b"]
+    answer = await served.client.get("/records/main/shipments", params={"text": "a", "find": "b"})
+    assert (answer.status_code, answer.json()["detail"]) == (400, "text: looks through the keys too; leave find out")
+
+
+async def test_a_long_feed_is_searched_in_portions(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    await served.fill("a1", "b1", "a2", "a3", resource="shipments")
+    monkeypatch.setattr(inspection, "SEARCHED_MOST", 2)
+    assert (await search(served, text="a2")) == {"records": [], "next": 2}
+    assert [each["key"] for each in (await search(served, text="a", after=2))["records"]] == ["a2", "a3"]
+    assert (await search(served, text="a", limit=1))["next"] == 1
+
+
 async def test_an_entry_says_which_record_it_is_and_whether_it_is_gone(served: Served, filled: Filled) -> None:
     (first, second) = (await search(served, find="SHP"))["records"]
     assert first == {"key": "SHP-1", "revision": 1, "modified": None, "gone_at": None}

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("feed", required=False, shell_complete=complete_feeds)
 @click.argument("key", required=False)
+@click.option("--find", "text", metavar="TEXT", help="Only records that have TEXT in a value, or in their key.")
 @click.option("--deleted", is_flag=True, help="Deleted records too, as they were last.")
 @config_option
-def state(config_path: str | None, *, feed: str | None, key: str | None, deleted: bool) -> None:
+def state(config_path: str | None, *, feed: str | None, key: str | None, text: str | None, deleted: bool) -> None:
     """Print the stored records as JSON lines.
 
     All are printed, those of FEED, or the one with KEY. FEED is source/resource, or only the resource where one source
@@ -50,13 +51,16 @@ def state(config_path: str | None, *, feed: str | None, key: str | None, deleted
       dockbell state shipments | jq -c .record
       dockbell state main/stock --deleted | jq -r 'select(.gone_at) | .key'
       dockbell state shipments shp_000123
+      dockbell state shipments --find SO-28765062
     """
     import anyio
 
-    anyio.run(_print, read_followed(config_path), feed, key, deleted)
+    if text is not None and key is not None:
+        raise click.UsageError("KEY names one record; leave --find out")
+    anyio.run(_print, read_followed(config_path), feed, key, text, deleted)
 
 
-async def _print(config: Config, name: str | None, key: str | None, deleted: bool) -> None:
+async def _print(config: Config, name: str | None, key: str | None, text: str | None, deleted: bool) -> None:
     from dockbell import app
     from dockbell.core.model import RESOURCES
 
@@ -69,18 +73,21 @@ async def _print(config: Config, name: str | None, key: str | None, deleted: boo
             if key is not None:
                 await _print_one(read_store, feed, states.get(feed), key, deleted=deleted)
             elif feed.resource in RESOURCES:
-                await _print_all(read_store, feed, states.get(feed), deleted=deleted)
+                await _print_all(read_store, feed, states.get(feed), text or "", deleted=deleted)
 
 
-async def _print_all(read_store: ReadStore, feed: Feed, state: FeedState | None, *, deleted: bool) -> None:
+async def _print_all(read_store: ReadStore, feed: Feed, state: FeedState | None, text: str, *, deleted: bool) -> None:
     from dockbell.admin.history_as_json import write_stored
     from dockbell.admin.state import read_all
+    from dockbell.core.text_search import TextSearch
 
     if state is None or not state.passes or state.rebaselining:
         click.echo(f"{feed}: its baseline is not complete yet, records may be missing", err=True)
     if state is not None:
+        search = TextSearch(text)
         async for record in read_all(read_store, state, with_gone=deleted):
-            print_raw(write_stored(feed, record))
+            if search.matches(record.key, record.body):
+                print_raw(write_stored(feed, record))
 
 
 async def _print_one(read_store: ReadStore, feed: Feed, state: FeedState | None, key: str, *, deleted: bool) -> None:

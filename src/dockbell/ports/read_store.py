@@ -11,6 +11,7 @@ from dockbell.core.comparing.page_diff import PURGED, Finding
 from dockbell.core.delays import MeasuredDelays
 from dockbell.core.model import Event, Feed, Via
 from dockbell.core.publishing.settlement import Attempt
+from dockbell.core.text_search import TextSearch
 from dockbell.ports.delivery import Extent, Footprint, KeyStatus, SinkState, StoredState
 from dockbell.ports.fleet import Member
 from dockbell.ports.runs import FeedState, Reached, RunRecord
@@ -170,6 +171,11 @@ class ReadStore(Protocol):
         Looks through a bounded number, so that it may return fewer, or none, although there are more; None where there
         are no more.
         """
+
+    async def search_records(
+        self, feed_id: int, search: TextSearch, after: int, limit: int
+    ) -> tuple[Sequence[StoredRecord], int | None]:
+        """Return records that have a text, and from where to go on, as :meth:`find_records` does."""
 
     async def find_suspected(self, feed_id: int, limit: int) -> Sequence[StoredRecord]:
         """Return records that are suspected to be gone, those that were suspected first before the others."""

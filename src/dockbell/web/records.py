@@ -16,6 +16,7 @@ from dockbell.admin.as_json import Count, Model, Time
 from dockbell.admin.state import find_one
 from dockbell.config import Config
 from dockbell.config.values import show
+from dockbell.core.text_search import TextSearch
 from dockbell.ports import FeedState, ReadStore, StoredRecord
 from dockbell.web import params
 from dockbell.web.events import Summary, summarise
@@ -53,12 +54,21 @@ class Records:
     config: Callable[[], Config]
 
     async def answer_list(self, request: Request) -> Response:
-        """Answer with records whose keys have a part, in the order in which they were first seen."""
+        """Answer with records in the order in which they were first seen.
+
+        Those whose keys have a part, ``find``, or those that have a ``text`` in their values or keys.
+        """
         given = request.query_params
         limit = params.read_limit(given, default=params.LIST_LIMIT, most=params.LIST_LIMIT_MOST)
         after = params.read_number("after", given["after"], 0, params.PLACE_MOST) if "after" in given else 0
         state = await self._find_feed(request)
-        found, following = await self.read_store.find_records(state.id, given.get("find", ""), after, limit)
+        if given.get("text"):
+            if "find" in given:
+                raise params.bad_request("text: looks through the keys too; leave find out")
+            search = TextSearch(given["text"])
+            found, following = await self.read_store.search_records(state.id, search, after, limit)
+        else:
+            found, following = await self.read_store.find_records(state.id, given.get("find", ""), after, limit)
         return json_response(RecordList([RecordEntry.of(each) for each in found], following))
 
     async def answer_one(self, request: Request) -> Response:

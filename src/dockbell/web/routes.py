@@ -200,9 +200,10 @@ def list_routes(
         Route(
             "/records/{source}/{resource}",
             records.answer_list,
-            "Records whose keys have a part. There may be more where an answer has few, or none: `next` tells.",
+            "Records whose keys have a part (`find`), or that have a text in their keys or values (`text`)."
+            " There may be more where an answer has few, or none: `next` tells.",
             {200: ResponseDoc("Some of them, and after which to go on.", RecordList)},
-            query={"find": _TEXT, "after": PLACE, "limit": _LIST_LIMIT},
+            query={"find": _TEXT, "text": _TEXT, "after": PLACE, "limit": _LIST_LIMIT},
         ),
         Route(
             "/records/{source}/{resource}/{key}",

@@ -19,6 +19,7 @@ from dockbell.core.model import ClockSource, Feed, Page, RunKind, Via
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Settlement
 from dockbell.core.publishing.statement import GapReason, gap
+from dockbell.core.text_search import TextSearch
 from dockbell.ports import FeedState, KeyStatus, Quarantined, RunRecord
 from dockbell.stores.handles.read_store import SqlReadStore
 from dockbell.stores.handles.store import SqlStore
@@ -210,6 +211,20 @@ async def test_complete_readings_are_told_by_feed_after_a_time(command_store: Co
         FEED: [(NOON + 5 * MINUTE, NOON + 6 * MINUTE), (NOON + 8 * MINUTE, NOON + 9 * MINUTE)],
         Feed("main", "stock"): [(NOON, NOON + 3 * MINUTE)],
     }
+
+
+async def test_records_are_searched_for_a_text_in_portions(command_store: CommandStore) -> None:
+    await command_store.show(*(shipment(key) for key in ("a1", "b1", "a2", "b2", "a3")))
+    search = command_store.read_store.search_records
+
+    async def find(text: str, after: int = 0, limit: int = 10) -> tuple[list[str], int | None]:
+        found, following = await search(command_store.state.id, TextSearch(text), after, limit)
+        return [record.key for record in found], following
+
+    assert await find("A") == (["a1", "a2", "a3"], None)
+    assert await find("a", limit=2) == (["a1", "a2"], 3)
+    assert await find("a", after=3) == (["a3"], None)
+    assert await find("nothing") == ([], None)
 
 
 async def test_what_is_stored_is_read_by_place_with_its_content(command_store: CommandStore) -> None:

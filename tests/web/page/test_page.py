@@ -272,7 +272,7 @@ def test_the_attempts_to_deliver_an_event_are_shown_with_what_was_answered(brows
 
 def test_records_are_found_and_opened_to_their_history(browser: Browser, stage: Stage) -> None:
     for number, name in enumerate(("Crate", "Barrel"), start=1):
-        stage.shop.put("items", "itm_browse", name=name, weight=1.10)
+        stage.shop.put("items", "itm_browse", name=name, weight=1.10, lot="LOT-4711")
         stage.until(partial(stage.read, "SELECT 1 FROM events WHERE key = 'itm_browse' AND revision = ?", number))
     with visiting(browser, stage.signed_in) as page:
         expect(page.locator("#everything")).to_be_visible()
@@ -288,6 +288,10 @@ def test_records_are_found_and_opened_to_their_history(browser: Browser, stage: 
         expect(page.locator("#event-rows .drawer .difference").filter(has_text="/name")).to_contain_text("Barrel")
         page.get_by_label("Part of the key").fill("no such key")
         expect(page.locator("#record-more")).to_contain_text("No stored record has such a key.")
+        page.get_by_label("in all values").check()
+        expect(page.locator("#record-more")).to_contain_text("No stored record has that text.")
+        page.get_by_label("Part of the key").fill("lot-4711")
+        expect(record).to_have_count(1)
         page.goto(f"{stage.url}#key=main/items/itm_browse")
         expect(record.locator("pre")).to_contain_text('"name": "Barrel"')
 

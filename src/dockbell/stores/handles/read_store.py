@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from dockbell.core.delays import MeasuredDelays
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.settlement import Attempt
+from dockbell.core.text_search import TextSearch
 from dockbell.ports import (
     Extent,
     FeedState,
@@ -110,6 +111,11 @@ class SqlReadStore(ReadStore):
         self, feed_id: int, part: str, after: int, limit: int
     ) -> tuple[Sequence[StoredRecord], int | None]:
         return await self._read(inspection.find_records, feed_id, part, after, limit)
+
+    async def search_records(
+        self, feed_id: int, search: TextSearch, after: int, limit: int
+    ) -> tuple[Sequence[StoredRecord], int | None]:
+        return await self._read(inspection.search_records, feed_id, search, after, limit)
 
     async def find_suspected(self, feed_id: int, limit: int) -> Sequence[StoredRecord]:
         return await self._read(inspection.find_suspected, feed_id, limit)

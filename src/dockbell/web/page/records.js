@@ -14,6 +14,7 @@ export class Records {
     this.feeds = [];
     this.feed = '';
     this.part = '';
+    this.inValues = false;
     this.found = null; // null: nothing was searched for
     this.next = null;
     this.problem = '';
@@ -35,6 +36,7 @@ export class Records {
       h('select', { key: 'feed', 'aria-label': 'Feed', on: { change: (event) => { this.feed = event.target.value; this.search(); } } },
         this.feeds.map((name) => h('option', { key: name, value: name, selected: name === this.feed ? true : null }, name))),
       h('input', { key: 'part', type: 'search', 'aria-label': 'Part of the key', placeholder: 'part of the key', autocomplete: 'off', spellcheck: 'false', on: { input: (event) => this.typed(event.target.value) } }),
+      h('label', { key: 'values' }, h('input', { type: 'checkbox', checked: this.inValues ? true : null, on: { change: (event) => { this.inValues = event.target.checked; this.search(); } } }), 'in all values'),
       h('button', { key: 'search', type: 'button', on: { click: () => this.search() } }, 'Search'));
   }
 
@@ -46,7 +48,7 @@ export class Records {
 
   async search(after = null) {
     const search = ++this.searches;
-    const query = new URLSearchParams({ limit: PAGE, find: this.part });
+    const query = new URLSearchParams({ limit: PAGE, [this.inValues ? 'text' : 'find']: this.part });
     if (after !== null) query.set('after', after);
     try {
       let answer = await get(`records/${this.feed}?${query}`);
@@ -102,7 +104,7 @@ export class Records {
     show(this.list, (this.found ?? []).map((record) => this.describe(record)));
     show(this.more,
       this.problem && h('p', { class: 'bad' }, this.problem),
-      this.found?.length === 0 && h('p', { class: 'faint' }, 'No stored record has such a key.'),
+      this.found?.length === 0 && h('p', { class: 'faint' }, this.inValues ? 'No stored record has that text.' : 'No stored record has such a key.'),
       this.next !== null && h('button', { type: 'button', on: { click: () => this.search(this.next) } }, 'More'));
   }
 

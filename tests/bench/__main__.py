@@ -2,7 +2,8 @@
 
 ``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [pages] [startup] [commits] [outbox]
 [freshness]``,
-and ``python -m tests.bench fleet --help`` for many processes on one PostgreSQL.
+``python -m tests.bench fleet --help`` for many processes on one PostgreSQL, and ``python -m tests.bench hostile`` for
+other tools beside dockbell on a service that does what services do.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tests.bench.commits import measure_commits
 from tests.bench.delivery import measure_backlog, measure_delivery, measure_endpoints
 from tests.bench.fleet.command import measure_fleet
 from tests.bench.freshness import LOADS, SMOKE, Times, measure_freshness
+from tests.bench.hostile.command import measure_hostile
 from tests.bench.latency import measure_latency
 from tests.bench.outbox import measure_outbox
 from tests.bench.pages import measure_pages
@@ -50,6 +52,9 @@ def main() -> None:
     freshness.add_argument("--drain", type=float, default=7, help="minutes that the last changes may take to arrive")
     freshness.add_argument("--smoke", action="store_true", help="few records and no wait: less than a minute in all")
     freshness.add_argument("--at-most", type=float, default=inf, help="exit 1 if the mean is more times the floor")
+    if sys.argv[1:2] == ["hostile"]:
+        _print_command()
+        sys.exit(not measure_hostile(sys.argv[2:]))
     if sys.argv[1:2] == ["fleet"]:
         _print_command()
         sys.exit(not measure_fleet(sys.argv[2:]))

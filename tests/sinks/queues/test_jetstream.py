@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import nkeys
 import pytest
 from nats.aio.msg import Msg
 from pydantic import ValidationError
@@ -141,6 +145,71 @@ async def test_a_password_is_shown_and_a_wrong_one_loses_nothing(start: Start, t
 async def test_a_token_is_shown(start: Start) -> None:
     server = start('authorization { token: "open sesame" }')
     assert await make_sink(server, token="open sesame").probe()
+
+
+def make_credentials(folder: Path) -> tuple[tuple[str, ...], Path, Path]:
+    """Return the lines of a server that trusts an operator, and the credentials of its user and of a stranger."""
+
+    def sign(issuer: Any, subject: Any, name: str, **facts: Any) -> str:
+        claims = {"jti": name, "iat": 1_700_000_000, "iss": issuer.public_key.decode(), "name": name}
+        claims |= {"sub": subject.public_key.decode(), "nats": {**facts, "version": 2}}
+        head = {"typ": "JWT", "alg": "ed25519-nkey"}
+        parts = [urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (head, claims)]
+        signature = urlsafe_b64encode(issuer.sign(b".".join(parts))).rstrip(b"=")
+        return b".".join((*parts, signature)).decode()
+
+    def write(name: str, signer: Any) -> Path:
+        seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
+        token = sign(signer, nkeys.from_seed(bytearray(seed)), name, type="user", subs=-1, data=-1, payload=-1)
+        path = folder / f"{name}.creds"
+        path.write_text(
+            f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
+            f"-----BEGIN USER NKEY SEED-----\n{seed.decode()}\n------END USER NKEY SEED------\n"
+        )
+        return path
+
+    prefixes = nkeys.PREFIX_BYTE_OPERATOR, *[nkeys.PREFIX_BYTE_ACCOUNT] * 3
+    operator, account, system, other = (
+        nkeys.from_seed(bytearray(nkeys.encode_seed(os.urandom(32), prefix))) for prefix in prefixes
+    )
+    basic = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1) | {"wildcards": True}
+    stored = basic | dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
+    tokens = [
+        f"{each.public_key.decode()}: {sign(operator, each, 'account', type='account', limits=limits)}"
+        for each, limits in ((account, stored), (system, basic))
+    ]
+    lines = (
+        f"operator: {sign(operator, operator, 'operator', type='operator')}",
+        f"system_account: {system.public_key.decode()}",
+        "resolver: MEMORY",
+        "resolver_preload {",
+        *tokens,
+        "}",
+    )
+    return lines, write("bell", account), write("stranger", other)
+
+
+async def test_credentials_of_nsc_are_shown_and_read_anew(start: Start, tmp_path: Path) -> None:
+    lines, user, stranger = make_credentials(tmp_path)
+    server = start(*lines)
+    async with server.connecting(user_credentials=user) as client:
+        await client.jetstream().add_stream(name="dock", subjects=["dockbell.>"])
+    (tmp_path / "used.creds").write_bytes(stranger.read_bytes())
+    sink = make_sink(server, credentials_file=str(tmp_path / "used.creds"))
+    with pytest.raises(SinkRejected, match=r"(?i)authorization violation"):
+        await sink.probe()
+    (tmp_path / "used.creds").write_bytes(user.read_bytes().replace(b"\n", b"\r\n"))  # as Windows writes them
+    assert await publish(sink, make_delivery()) == [Outcome(OutcomeKind.DELIVERED)]
+
+
+def test_credentials_that_cannot_be_used_are_told_at_the_start(tmp_path: Path) -> None:
+    settings = {"type": "nats", "url": "nats://nats", "credentials_file": str(tmp_path / "bus.creds")}
+    with pytest.raises(ConfigError, match=r"\[sinks.bus\]: credentials_file cannot be read, no such file or directory"):
+        JetStreamSink("bus", JetStreamSettings.model_validate(settings), Facts().telemetry)
+    (tmp_path / "bus.creds").write_text("-----BEGIN NATS USER JWT-----\nsecret\n")
+    with pytest.raises(ConfigError, match="must hold a NATS USER JWT and a USER NKEY SEED") as error:
+        JetStreamSink("bus", JetStreamSettings.model_validate(settings), Facts().telemetry)
+    assert "secret" not in str(error.value)
 
 
 async def test_it_speaks_tls_and_checks_the_certificate(start: Start, certificate: Path) -> None:

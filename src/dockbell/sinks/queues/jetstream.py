@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
@@ -17,11 +20,13 @@ from dockbell.sinks.queues.queue_sink import QueueSink
 from dockbell.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
+    from nats.aio.client import Client, RawCredentials
 
 _PORT: Final = 4222
 _FIELDS: Final = ("source", "resource", "key", "change")
 _CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
+_CREDENTIALS: Final = re.compile(r"-+BEGIN NATS USER JWT-+\s+(\S+).*?-+BEGIN USER NKEY SEED-+\s+(\S+)", re.DOTALL)
+_WRITTEN: Final = "-----BEGIN NATS USER JWT-----\n{}\n-----BEGIN USER NKEY SEED-----\n{}\n"
 _TOO_LARGE: Final = 10054
 """The code of JetStream's error for a message above the ``max_msg_size`` of its stream."""
 
@@ -53,6 +58,7 @@ class JetStreamSettings(SinkSettings):
     user: str | None = None
     password: Secret | None = None
     token: Secret | None = None
+    credentials_file: ConfigPath | None = None
     ca_file: ConfigPath | None = None
     cert_file: ConfigPath | None = None
     key_file: ConfigPath | None = None
@@ -84,8 +90,9 @@ class JetStreamSink(QueueSink["Client"]):
         self._is_tls = parts.scheme == "tls"
         place = f"{self._host}:{self._port}"
         super().__init__(name, telemetry, place=place, window=settings.in_flight, timeout=settings.timeout)
-        if settings.user is not None and settings.token is not None:
-            raise ConfigError(f"[sinks.{name}] user and token exclude each other; remove one of them")
+        ways = [way for way in ("user", "token", "credentials_file") if getattr(settings, way) is not None]
+        if len(ways) > 1:
+            raise ConfigError(f"[sinks.{name}] {' and '.join(ways)} exclude each other; keep one of them")
         self._find_login()  # a file that cannot be used is told at the start
 
     def _find_login(self) -> dict[str, Any]:
@@ -96,8 +103,32 @@ class JetStreamSink(QueueSink["Client"]):
             "user": settings.user,
             "password": None if settings.password is None else settings.password.reveal(),
             "token": None if settings.token is None else settings.token.reveal(),
+            "user_credentials": self._read_credentials(),
             "tls": make_trust(f"[sinks.{self.name}]", **files) if self._is_tls else None,
         }
+
+    def _read_credentials(self) -> RawCredentials | None:
+        """Return the user's token and seed, as they are now, in the form in which the library finds them."""
+        path = self._settings.credentials_file
+        if path is None:
+            return None
+        if find_spec("nkeys") is None:
+            problem = "credentials_file needs nkeys, which is not installed; pip install 'dockbell[nats]'"
+            raise ConfigError(f"[sinks.{self.name}]: {problem}")
+        from nats.aio.client import RawCredentials  # noqa: PLC0415  # where one is used
+
+        try:
+            found = _CREDENTIALS.search(Path(path).read_text(encoding="ascii"))
+        except OSError as error:
+            raise ConfigError(
+                f"[sinks.{self.name}]: credentials_file cannot be read, {explain(error)}, got {path}"
+            ) from error
+        except UnicodeDecodeError:
+            found = None
+        if found is None:  # the library would look for them for ever
+            wanted = "a NATS USER JWT and a USER NKEY SEED, as nsc writes them"
+            raise ConfigError(f"[sinks.{self.name}]: credentials_file must hold {wanted}, got {path}")
+        return RawCredentials(_WRITTEN.format(*found.groups()))
 
     async def _open(self) -> Client:
         from nats.aio.client import Client  # noqa: PLC0415  # where one is used

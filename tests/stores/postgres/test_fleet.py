@@ -250,6 +250,24 @@ async def test_a_process_that_commits_is_not_removed_meanwhile(processes: Proces
     assert own(await take(first)) == {*SOURCES}
 
 
+async def test_of_the_connections_of_a_dead_process_those_in_a_transaction_are_ended(processes: Processes) -> None:
+    first, second = await processes.open(), await processes.open()
+    first.engine.holder.lives_since -= timedelta(seconds=10)
+    await balance([first, second])
+    name = f"dockbell {second.engine.holder.id}"
+    with (
+        closing(psycopg.connect(processes.url, application_name=name)) as writing,
+        closing(psycopg.connect(processes.url, application_name=name, autocommit=True)) as resting,
+    ):
+        resting.execute("SELECT 1")
+        begin_writing(writing, second.engine.holder)
+        processes.expire(second)
+        assert own(await take(first)) == {*SOURCES}
+        with pytest.raises(psycopg.OperationalError):
+            writing.execute("SELECT 1")
+        resting.execute("SELECT 1")  # a pooler has given it to another process by now
+
+
 async def test_a_transaction_that_rests_is_ended_by_the_server(processes: Processes) -> None:
     first = await processes.open()
     with closing(psycopg.connect(processes.url)) as resting:

@@ -58,12 +58,14 @@ def bury(connection: Connection) -> None:
     """Remove the processes that have not renewed their rows.
 
     Such a process may have been stopped in the middle of a transaction, which locks its row. This function does not
-    wait for that, but has the server end the connections of the process.
+    wait for that, but has the server end the connections of the process that are in a transaction. Others stay: a
+    pooler gives a connection that rests to the next process, and it bears the name of the last one until then.
     """
     connection.execute(_BURY)
     ended = connection.execute(
         f"SELECT pg_terminate_backend(pid, {_ENDED_MILLISECONDS}) FROM holders"
-        " JOIN pg_stat_activity ON application_name = 'dockbell ' || id WHERE expires_at < clock_timestamp()"
+        " JOIN pg_stat_activity ON application_name = 'dockbell ' || id AND state <> 'idle'"
+        " WHERE expires_at < clock_timestamp()"
     ).fetchall()
     if ended:
         connection.execute(_BURY)

@@ -229,9 +229,8 @@ class OutboxReader:
         return [event for event in left if not await self._is_replaced(event)]
 
     async def _lets_through(self, event: Event) -> bool:
-        return (
-            not self._keeps_state or (await self._evaluate(event)).lets_through
-        )  # else what was held back is left out
+        # Where no states are kept, what the filters hold back was left out when it was read.
+        return not self._keeps_state or (await self._evaluate(event)).lets_through
 
     async def _is_replaced(self, event: Event) -> bool:
         """Return whether a later change of the same record is stored that the filters let through."""

@@ -87,8 +87,9 @@ class PageState:
                 "silence": each.silence.kind,
                 "silence_words": each.silence.words,
             }
+        accounts = config.accounts()
         for name in dict.fromkeys(each.feed.source for each in status.feeds):
-            parts[f"budget:{name}"] = self._describe_budget(name, config.sources[name])
+            parts[f"budget:{name}"] = self._describe_budget(name, config.sources[name], accounts[name])
         for sink in status.sinks:
             words = [reason.words for reason in reasons if reason.about == f"sink:{sink.name}"]
             kind, silence = config.sinks[sink.name].type, status.silences[sink.name]
@@ -171,11 +172,12 @@ class PageState:
             "gap": describe_gap(each),
         }
 
-    def _describe_budget(self, name: str, settings: SourceSettings) -> JSON:
+    def _describe_budget(self, name: str, settings: SourceSettings, account: str) -> JSON:
         lately = self._recent.budget(name)
         kinds: dict[str, Sequence[float | None]] = {kind: list(counts) for kind, counts in lately.kinds.items()}
         return {
             "source": name,
+            "account": account,  # the first source with the same API key: the limit is that of the key
             "limit": lately.limit or settings.requests_per_minute,
             "allowed": int(settings.requests_per_minute * settings.share),
             "used": lately.used,

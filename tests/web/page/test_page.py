@@ -428,7 +428,7 @@ def test_the_budgets_of_many_sources_are_one_chart_and_each_on_request(browser: 
         with visiting(browser, stage.url) as page:
             chart = page.locator("#budget-together")
             expect(chart).to_contain_text("All 8 sources")
-            expect(chart).to_contain_text("of 48,000 that their keys allow")
+            expect(chart).to_contain_text("of 6,000 that their keys allow")  # they have one key
             expect(chart.locator(".legend li")).to_have_count(8)
             expect(chart.locator(".legend li").last).to_contain_text("1 other source")
             expect(page.locator("[id='budget:s2'] .stack")).not_to_be_visible()

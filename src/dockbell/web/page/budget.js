@@ -41,7 +41,8 @@ function together(budgets) {
   const rest = uses.splice(NAMED_MOST);
   if (rest.length) uses.push({ name: plural(rest.length, 'other source'), values: rest[0].values.map((_, i) => rest.reduce((sum, { values }) => sum + (values[i] ?? 0), 0)) });
   const [{ end, step }] = budgets;
-  const top = budgets.reduce((sum, budget) => sum + budget.limit, 0);
+  const limits = new Map(budgets.map((budget) => [budget.account, budget.limit])); // of each key
+  const top = [...limits.values()].reduce((sum, limit) => sum + limit, 0);
   const sums = uses.map(({ values }) => counted(values));
   const last = uses.map(({ values }) => latest(values));
   const words = (i) => uses.map(({ name }, n) => [name, sums[n][i] ?? 0]).filter(([, n]) => n > 0).map(([name, n]) => `${name} ${n}`).join(' · ') || 'no requests';

@@ -64,8 +64,8 @@ def hear(manager: socket.socket, word: str) -> list[str]:
 
 
 def test_it_is_ready_once_it_runs_and_tells_that_it_stops(daemon: Program, manager: socket.socket) -> None:
-    assert hear(manager, "READY=1") == ["READY=1", "STATUS=1 feeds, 0 sinks"]
-    assert "dockbell dockbell runs: 1 feeds" in daemon.err
+    assert hear(manager, "READY=1") == ["READY=1", "STATUS=1 feed, 0 sinks"]
+    assert "dockbell dockbell runs: 1 feed" in daemon.err
     assert daemon.end() == 0
     assert hear(manager, "STOPPING=1") == ["STOPPING=1", "STATUS=stopping: delivering what is in flight"]
 
@@ -77,7 +77,7 @@ def test_what_cannot_start_is_never_ready_and_is_not_started_again(tmp_path: Pat
     assert select.select([manager], [], [], 0)[0] == []
 
 
-@pytest.mark.parametrize(("addition", "status"), [("stock = {}", "2 feeds, 0 sinks"), ("stock =", "1 feeds, 0 sinks")])
+@pytest.mark.parametrize(("addition", "status"), [("stock = {}", "2 feeds, 0 sinks"), ("stock =", "1 feed, 0 sinks")])
 def test_a_reload_is_told_from_beginning_to_end_well_or_not(
     tmp_path: Path, daemon: Program, manager: socket.socket, addition: str, status: str
 ) -> None:

@@ -165,10 +165,10 @@ async def test_it_tells_how_many_reasons_there_are_to_look_and_the_first(
         store = daemon._agents.store
         state = await store.feed(SHIPMENTS).open()
         await store.feed(state.feed).save_problem("HTTP 401; mend the key")
-        assert await daemon._look() == ("1 feeds, 1 sinks; 1 reason to look: main/shipments: HTTP 401; mend the key")
+        assert await daemon._look() == ("1 feed, 1 sink; 1 reason to look: main/shipments: HTTP 401; mend the key")
         await store.sink("out").pause("maintenance")
         told = await daemon._look()
-    assert told == "1 feeds, 1 sinks; 2 reasons to look, first main/shipments: HTTP 401; mend the key"
+    assert told == "1 feed, 1 sink; 2 reasons to look, first main/shipments: HTTP 401; mend the key"
 
 
 @pytest.mark.parametrize("hangs", [True, False])
@@ -184,4 +184,4 @@ async def test_a_store_that_cannot_be_read_keeps_nobody_from_answering_the_watch
     monkeypatch.setattr(at_work, "_LOOK_MOST", timedelta(seconds=0.05))
     async with working(write(tmp_path), Ear()) as daemon:
         why = "the store takes its time" if hangs else "disk I/O error"
-        assert await daemon._look() == f"1 feeds, 1 sinks; how they stand cannot be told: {why}"
+        assert await daemon._look() == f"1 feed, 1 sink; how they stand cannot be told: {why}"

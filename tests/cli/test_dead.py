@@ -190,6 +190,6 @@ def test_what_makes_no_sense_is_wrong_usage(letter: Filled, args: tuple[str, ...
 
 def test_the_help_names_the_commands_and_the_options_of_the_list() -> None:
     told = CliRunner().invoke(main, ["dead", "--help"]).output
-    assert "retry    Offer dead letters to their sink again." in told
+    assert "retry    Send dead letters to their sink again." in told
     assert "--feed FEED" in told
     assert "dockbell dead retry erp --all" in CliRunner().invoke(main, ["dead", "retry", "--help"]).output

@@ -31,6 +31,7 @@ from dockbell.config import Config, check_secrets
 from dockbell.errors import ConfigError, DockbellError, LeaseLost, StoreUnavailable
 from dockbell.ports import Bell, Claim, CommandOutcome, Fleet, Revision, Spent
 from dockbell.telemetry import AgentFails, ProcessDied, Reloaded, ReloadRefused, Started, Stopping
+from dockbell.telemetry.facts import count_of
 
 _PRUNE_EVERY: Final = timedelta(minutes=10)
 _LOOK_EVERY: Final = timedelta(seconds=0.5)
@@ -376,7 +377,8 @@ class Daemon:
             await read_store.aclose()
 
     def _describe(self) -> str:
-        return f"{len(self._agents.configured)} feeds, {len(self._agents.relays)} sinks"
+        feeds, sinks = len(self._agents.configured), len(self._agents.relays)
+        return f"{count_of(feeds, 'feed')}, {count_of(sinks, 'sink')}"
 
 
 async def _watch_membership(fleet: Fleet) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @config_option
 @json_option
 def apply(config_path: str | None, *, force: bool, as_json: bool) -> None:
-    """Have all processes on a database follow this configuration file.
+    """Make all processes on a database follow this configuration.
 
     They follow it within a second, but for [store] and [web], which each has in its own file. Nothing is started. With
     a store in SQLite, "dockbell reload" does it.

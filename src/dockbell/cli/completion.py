@@ -19,7 +19,7 @@ RESOURCES: Final = ("shipments", "packages", "items", "stock", "warehouses")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what lets a shell complete commands, options and names.
+    """Print a script that completes commands, options and names.
 
     Names of sinks, sources and feeds are those of the configuration that the command would use: --config, else
     $DOCKBELL_CONFIG, else ./dockbell.toml.

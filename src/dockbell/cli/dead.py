@@ -142,7 +142,7 @@ def show(config_path: str | None, *, sink: str, feed: str, sequence: int, as_jso
 @config_option
 @json_option
 def retry(sink: str, *, everything: bool, config_path: str | None, as_json: bool, **chosen: Unpack[Chosen]) -> None:
-    """Offer dead letters to their sink again.
+    """Send dead letters to their sink again.
 
     They are sent as by "dockbell replay": marked, below live traffic, in no promised order. A record on hold
     (`on_dead = "hold"`) goes on with its dead letter instead, in order. Those that fail again are dead letters again.

@@ -61,7 +61,7 @@ def plan(
     what_if: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Say how often the budget lets feeds be read, and with what delay.
+    """Show how often the budget lets feeds be read, and the delays.
 
     Takes from the store what the daemon has learned, whether it runs or not; nothing is asked of the API. Where nothing
     was learned yet, records and changes are assumed, and marked by *; --records and --changes say it better.

@@ -39,7 +39,7 @@ _ATTEMPTS_SHOWN: Final = 30
     help="The source; needed where several read the resource.",
 )
 def why(config_path: str | None, *, resource: str, key: str, as_json: bool, source: str | None) -> None:
-    """Say why a record has the events that it has, or none.
+    """Explain why a record has the events that it has, or none.
 
     Prints the record as it is stored, the last runs that covered it, what its readings came to, its events and how far
     they are with each sink, and the attempts to deliver them, with what the receivers answered. KEY is written as in
@@ -117,19 +117,22 @@ def _tell_record(account: RecordHistory) -> str:
 
 def _run_rows(runs: Sequence[RunRecord]) -> list[tuple[object, ...]]:
     """Return a row for each group of consecutive runs of one kind with one outcome."""
+    from dockbell.telemetry.facts import count_of
+
     rows: list[tuple[object, ...]] = []
     for _, alike in groupby(runs, lambda run: (run.kind, run.problem)):
         group = list(alike)
         first, last = group[0], group[-1]
         if len(group) == 1:
             asked, kind = write_cell(first.asked_at), f"{first.kind}"
-            result = f"{first.pages} pages, {first.records} records, {first.events} events"
+            counts = (first.pages, "page"), (first.records, "record"), (first.events, "event")
         else:
             asked, kind = (
                 f"{write_cell(first.asked_at)} to {write_cell(last.asked_at)}",
                 f"{len(group)} times {first.kind}",
             )
-            result = f"{sum(run.pages for run in group)} pages, {sum(run.events for run in group)} events"
+            counts = (sum(run.pages for run in group), "page"), (sum(run.events for run in group), "event")
+        result = ", ".join(count_of(*each) for each in counts)
         rows.append((asked, kind, f"incomplete, {first.problem}" if first.problem else f"complete, {result}"))
     return rows
 

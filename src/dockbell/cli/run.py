@@ -211,7 +211,7 @@ def _print_round(tally: Tally, states: Mapping[str, SinkState], *, err: bool) ->
 @config_option
 @json_option
 def reload(config_path: str | None, *, as_json: bool) -> None:
-    """Have the daemon read its configuration again, and follow it.
+    """Make the daemon read its configuration again and apply it.
 
     Feeds and sinks that it does not change go on untouched; those that it changes end and begin anew, where they were.
     A configuration that cannot be used changes nothing. The name of dockbell and the store's place need a restart.

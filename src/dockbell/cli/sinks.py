@@ -104,7 +104,7 @@ def secret(*, ed25519: bool) -> None:
 def pause(config_path: str | None, *, sink: str, reason: str, as_json: bool) -> None:
     """Send nothing to [sinks.SINK] until it is resumed.
 
-    What is in flight is finished; all else waits, and is owed. A daemon that runs stops within a second, and the sink
+    Deliveries in flight are finished; all other events wait. A running daemon stops within a second, and the sink
     stays paused when it is started again. A sink that was answered "410 Gone" has paused itself.
 
     \b
@@ -132,9 +132,9 @@ def pause(config_path: str | None, *, sink: str, reason: str, as_json: bool) -> 
 @config_option
 @json_option
 def resume(config_path: str | None, *, sink: str, as_json: bool) -> None:
-    """Let a paused [sinks.SINK] go on, with all that it is owed.
+    """Resume a paused [sinks.SINK]: it gets all that it is owed.
 
-    A daemon that runs begins within a second, also with what waited for its next attempt.
+    A running daemon begins within a second, also with events that waited for their next attempt.
 
     \b
     Example:
@@ -163,7 +163,7 @@ def retry(config_path: str | None, *, sink: str, as_json: bool) -> None:
     """Send to [sinks.SINK] at once what waits for its next attempt.
 
     Use it after a receiver has recovered: its retries, and any pause that it asked for, end now. Attempts go on being
-    counted. A daemon that runs begins within a second.
+    counted. A running daemon begins within a second.
     Dead letters are sent by "dockbell dead retry".
 
     \b
@@ -218,7 +218,7 @@ def replay(
 
     Of the kept events those are sent that every option chooses and the sink's filters let through; what the sink is
     owed anyway is left out. They go below live traffic and in no promised order, unchanged, with their own id, and
-    marked: dockbell-replay: true. Retained MQTT state is not touched. A daemon that runs begins within a second;
+    marked: dockbell-replay: true. Retained MQTT state is not touched. A running daemon begins within a second;
     without one they wait.
 
     \b

@@ -32,7 +32,7 @@ _TOLD: Final = ("used", "dropped")
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Add what was learned of each feed, and what is in quarantine.")
 def status(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
-    """Print how feeds and sinks stand; for monitoring too.
+    """Print the status of feeds and sinks; for monitoring too.
 
     Exits with 1, and says why, when no daemon runs, the last reading of a feed failed, or it was not read completely
     for three intervals and a minute, has a problem, holds deletions or drift or has records in quarantine, a sink is

@@ -71,8 +71,8 @@ class ProbeQueue:
         opened_at = self._breaker.opened_at
         down = now() - (now() if opened_at is None else opened_at)
         return Unreached(
-            f"{request}: not sent: the API has answered nothing for {down.total_seconds():.0f} s, "
-            f"the last failure: {self._breaker.reason}"
+            f"{request}: not sent: all requests have failed for {down.total_seconds():.0f} s, "
+            f"the last: {self._breaker.reason}"
         )
 
     def _may_go(self, request: Request, ticket: object) -> bool:

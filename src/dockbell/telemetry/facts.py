@@ -193,7 +193,7 @@ class Started(Fact, frozen=True):
     sinks: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"dockbell {self.name} runs: {self.feeds} feeds, sinks {', '.join(self.sinks) or 'none'}"
+        return f"dockbell {self.name} runs: {count_of(self.feeds, 'feed')}, sinks {', '.join(self.sinks) or 'none'}"
 
 
 class ProcessDied(Fact, frozen=True):

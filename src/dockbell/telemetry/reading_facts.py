@@ -52,7 +52,7 @@ class SourceFails(Fact, frozen=True):
     """Several requests in a row were not answered: single ones probe from now on, and all others wait."""
 
     weight = logging.WARNING
-    line = "source {source}: answers nothing, the last: {reason}; asking with one request at a time until it does"
+    line = "source {source}: all requests fail, the last: {reason}; asking with one request at a time until it answers"
     source: str
     reason: str
 

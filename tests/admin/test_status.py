@@ -221,6 +221,9 @@ def down(minutes: float, **fields: Any) -> SinkState:
 def test_a_receiver_that_cannot_be_reached_is_a_reason_after_a_while() -> None:
     assert judge(sink=down(0.5)) == []
     assert judge(sink=down(3)) == ["sink erp: nothing could be delivered for 3m: connection refused"]
+    assert judge(sink=down(6, owed=9, blocked=2, oldest=NOON - 6 * MINUTE)) == [
+        "sink erp: an event waits for 6m, 9 events owed, 2 keys blocked; last error: connection refused"
+    ]
     assert judge(sink=replace(QUIET, found=Found(Condition.CONNECTED, NOON - 3 * MINUTE))) == []
 
 

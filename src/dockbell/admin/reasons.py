@@ -279,7 +279,7 @@ def _check_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, Weight]]:
         owed = count_of(state.owed, "event")
         yield f'paused{ago}, {owed} owed: {state.paused}; "dockbell resume {state.name}" lets it go on', Weight.WAITING
     elif state.oldest is not None and at - state.oldest > OWED_MOST:
-        error = f"; last error: {state.error}" if state.error else ""
+        error = f"; last error: {state.last_error}" if state.last_error else ""
         waiting = f"{count_of(state.owed, 'event')} owed, {count_of(state.blocked, 'key')} blocked"
         yield (
             f"an event waits for {format_age(at - state.oldest)}, {waiting}{error}",

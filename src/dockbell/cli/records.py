@@ -125,13 +125,13 @@ def _run_rows(runs: Sequence[RunRecord]) -> list[tuple[object, ...]]:
         first, last = group[0], group[-1]
         if len(group) == 1:
             asked, kind = write_cell(first.asked_at), f"{first.kind}"
-            counts = (first.pages, "page"), (first.records, "record"), (first.events, "event")
+            counts = [(first.pages, "page"), (first.records, "record"), (first.events, "event")]
         else:
             asked, kind = (
                 f"{write_cell(first.asked_at)} to {write_cell(last.asked_at)}",
                 f"{len(group)} times {first.kind}",
             )
-            counts = (sum(run.pages for run in group), "page"), (sum(run.events for run in group), "event")
+            counts = [(sum(run.pages for run in group), "page"), (sum(run.events for run in group), "event")]
         result = ", ".join(count_of(*each) for each in counts)
         rows.append((asked, kind, f"incomplete, {first.problem}" if first.problem else f"complete, {result}"))
     return rows

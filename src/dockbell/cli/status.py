@@ -153,7 +153,7 @@ def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
 def _sink_row(each: SinkState, at: datetime) -> tuple[object, ...]:
     connection = "" if each.found is None else f"{each.found.condition} {_age(each.found.since, at)}"
     counts = (each.owed, each.blocked, each.dead, each.replays)
-    return (each.name, connection, *counts, _age(each.oldest, at), each.error)
+    return (each.name, connection, *counts, _age(each.oldest, at), each.last_error)
 
 
 def _delay_rows(found: Status) -> Iterator[tuple[object, ...]]:

@@ -64,6 +64,13 @@ class SinkState:
     paused_at: datetime | None = None
     found: Found | None = None
 
+    @property
+    def last_error(self) -> str:
+        """Why a key's last attempt did not succeed, or why no attempt can be made; empty where nothing is known."""
+        if self.error or self.found is None or self.found.condition is not Condition.DOWN:
+            return self.error
+        return self.found.reason
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:

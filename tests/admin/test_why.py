@@ -272,8 +272,15 @@ async def test_an_event_is_somewhere_on_its_way_to_a_sink(status: KeyStatus, sta
 async def test_a_change_that_a_later_one_may_have_replaced_says_so() -> None:
     settings = SinkSettings(type="stdout", coalesce=True)
     first, last = await trace_events([event(1), event(2)], KeyStatus("erp", 3), settings, SHARED)
-    assert (first.stage, first.error) == (Stage.DELIVERED, "sent, or replaced by #2: coalesce")
+    assert first.stage is Stage.DELIVERED
+    assert first.error == "sent, or replaced by a later change, at the latest #2: coalesce"
     assert (last.stage, last.error) == (Stage.DELIVERED, "")
+
+
+async def test_a_change_that_is_held_back_has_replaced_none() -> None:
+    settings = SinkSettings(type="stdout", coalesce=True, changes=("created", "deleted"))
+    first, _ = await trace_events([event(1, "deleted"), event(2)], KeyStatus("erp", 3), settings, SHARED)
+    assert (first.stage, first.error) == (Stage.DELIVERED, "")
 
 
 async def test_a_blocked_event_says_how_often_it_was_tried_and_when_it_is_next() -> None:

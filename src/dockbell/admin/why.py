@@ -239,8 +239,10 @@ async def trace_events(
     blocked = status.blocked
     sieve = Filter(settings)
     is_first, traces = True, []
-    for event in events:
-        answer = await evaluator.evaluate_event(sieve, event)
+    answers = [await evaluator.evaluate_event(sieve, event) for event in events]
+    judged = [*zip(events, answers, strict=True)]
+    last = max((event.sequence for event, answer in judged if event.is_change and answer.lets_through), default=0)
+    for event, answer in judged:
         stage, tries, error, due = Stage.DELIVERED, 0, sieve.explain(event, answer), None
         if (letter := dead.get(event.sequence)) is not None:
             stage, tries, error, due = Stage.DEAD, letter.attempts, letter.error, letter.died_at
@@ -257,9 +259,8 @@ async def trace_events(
         elif event.sequence > status.position:
             stage = Stage.OWED
         log = tuple(each for each in attempts if each.sequence == event.sequence)
-        if settings.coalesce and stage is Stage.DELIVERED and event.is_change and not log:
-            later = next((each for each in events if each.is_change and each.sequence > event.sequence), None)
-            error = error if later is None else f"sent, or replaced by #{later.sequence}: coalesce"
+        if settings.coalesce and stage is Stage.DELIVERED and event.is_change and event.sequence < last and not log:
+            error = f"sent, or replaced by a later change, at the latest #{last}: coalesce"
         traces.append(SinkTrace(status.sink, stage, tries, error, due, log))
     return traces
 

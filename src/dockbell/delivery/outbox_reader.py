@@ -108,9 +108,10 @@ class OutboxReader:
             is_all = len(events) < most and len(evaluated) == len(events)
             through = end if is_all else evaluated[-1].sequence  # if all, the rest was pruned before it was owed
             pairs = zip(evaluated, answers, strict=True)
-            wanted = [event for event, answer in pairs if self._count_passing(event, answer)]
+            passing = [(event, answer) for event, answer in pairs if self._count_passing(event, answer)]
+            wanted = [event for event, _ in passing]
             if self._coalesce:
-                wanted = await self._leave_out_replaced(wanted)
+                wanted = await self._leave_out_replaced(passing, through)
             queue.admit(feed, wanted, through)
             self._report_filtered(feed)
             # Where hardly any passed, no settled delivery may cause the next read.
@@ -206,7 +207,9 @@ class OutboxReader:
                 return backfilled
         async with aclosing(self._read_key(entry.feed, entry.key, after, frontier)) as owed:
             async for event, answer in owed:
-                if self._passes(event, answer) and not (self._coalesce and await self._is_replaced(event)):
+                if not self._passes(event, answer):
+                    continue
+                if not (self._coalesce and await self._is_replaced(event, event.sequence)):
                     return event
         return None
 
@@ -222,22 +225,18 @@ class OutboxReader:
                 return
             after = events[-1].sequence
 
-    async def _leave_out_replaced(self, events: Sequence[Event]) -> list[Event]:
-        """Return those of some events of one feed, in their order, that no later one replaces."""
-        last = {event.key: event.sequence for event in events if event.is_change and await self._lets_through(event)}
-        left = [event for event in events if not (event.is_change and event.sequence < last.get(event.key, 0))]
-        return [event for event in left if not await self._is_replaced(event)]
+    async def _leave_out_replaced(self, passing: Sequence[tuple[Event, Answer]], through: int) -> list[Event]:
+        """Return those of the events of a feed, read up to a sequence, that no later one replaces."""
+        last = {event.key: event.sequence for event, answer in passing if event.is_change and answer.lets_through}
+        left = [event for event, _ in passing if not (event.is_change and event.sequence < last.get(event.key, 0))]
+        return [event for event in left if not await self._is_replaced(event, through)]
 
-    async def _lets_through(self, event: Event) -> bool:
-        # Where no states are kept, what the filters hold back was left out when it was read.
-        return not self._keeps_state or (await self._evaluate(event)).lets_through
-
-    async def _is_replaced(self, event: Event) -> bool:
-        """Return whether a later change of the same record is stored that the filters let through."""
+    async def _is_replaced(self, event: Event, after: int) -> bool:
+        """Return whether a change of the same record is stored after a sequence that the filters let through."""
         end = self._outbox.ends.get(event.feed, 0)
-        if not event.is_change or event.sequence >= end:
+        if not event.is_change or after >= end:
             return False
-        async with aclosing(self._read_key(event.feed, event.key, event.sequence, end)) as later:
+        async with aclosing(self._read_key(event.feed, event.key, after, end)) as later:
             async for other, answer in later:
                 if other.is_change and answer.lets_through:
                     return True

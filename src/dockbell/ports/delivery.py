@@ -161,7 +161,7 @@ class Footprint:
     Attributes:
         used: By the store; what is free in its file is left out.
         disk: All that there is; 0 where a server does not tell.
-        left: What anybody may still use.
+        left: What others may still use.
         free: What is free in the file of the store.
     """
 

@@ -87,9 +87,11 @@ class PageState:
                 "silence": each.silence.kind,
                 "silence_words": each.silence.words,
             }
-        accounts = config.accounts()
+        firsts: dict[object, str] = {}
         for name in dict.fromkeys(each.feed.source for each in status.feeds):
-            parts[f"budget:{name}"] = self._describe_budget(name, config.sources[name], accounts[name])
+            settings = config.sources[name]
+            account = firsts.setdefault(settings.account, name)  # the first of those with the same API key
+            parts[f"budget:{name}"] = self._describe_budget(name, settings, account)
         for sink in status.sinks:
             words = [reason.words for reason in reasons if reason.about == f"sink:{sink.name}"]
             kind, silence = config.sinks[sink.name].type, status.silences[sink.name]
@@ -177,7 +179,7 @@ class PageState:
         kinds: dict[str, Sequence[float | None]] = {kind: list(counts) for kind, counts in lately.kinds.items()}
         return {
             "source": name,
-            "account": account,  # the first source with the same API key: the limit is that of the key
+            "account": account,  # the limit is that of the API key
             "limit": lately.limit or settings.requests_per_minute,
             "allowed": int(settings.requests_per_minute * settings.share),
             "used": lately.used,

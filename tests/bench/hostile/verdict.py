@@ -27,7 +27,7 @@ class Verdict:
 def judge(story: Story, told: Iterable[tuple[Place, Any]]) -> Verdict:
     """Return what is wrong with what was told, in its order, once nothing more is to come.
 
-    A version that nobody told of is no loss where a later one was told: no reading could have shown it. That a tool
+    A version that was not told is no loss where a later one was: perhaps no reading could have shown it. That a tool
     tells the same version twice is no matter: a receiver compares.
 
     Args:

@@ -39,6 +39,9 @@ _RECORD: Final = (
     " LEFT JOIN details ON details.feed = records.feed AND details.row = records.row"
     " LEFT JOIN bodies ON bodies.feed = records.feed AND bodies.row = records.row"
 )
+_AMONG: Final = (
+    f"{_RECORD} WHERE records.feed = ? AND records.row > ? AND records.row <= ? AND records.key NOT LIKE '% %'"
+)
 
 _THERE: Final = (
     "FROM records JOIN bodies USING (feed, row)"
@@ -193,31 +196,35 @@ def find_records(
     connection: Connection, feed_id: int, part: str, after: int, limit: int
 ) -> tuple[Sequence[StoredRecord], int | None]:
     with reading(connection):
-        (end,) = connection.execute("SELECT coalesce(max(row), 0) FROM records WHERE feed = ?", (feed_id,)).fetchone()
+        end = _find_end(connection, feed_id)
         through = min(end, after + LOOKED_MOST)
         rows = connection.execute(
-            f"{_RECORD} WHERE records.feed = ? AND records.row > ? AND records.row <= ? AND records.key NOT LIKE '% %'"
-            r" AND lower(records.key) LIKE lower(?) ESCAPE '\' ORDER BY records.row LIMIT ?",
+            rf"{_AMONG} AND lower(records.key) LIKE lower(?) ESCAPE '\' ORDER BY records.row LIMIT ?",
             (feed_id, after, through, _contain(part), limit),
         ).fetchall()
-    found = [_stored_record(row) for row in rows]
-    reached = found[-1].row if len(found) == limit else through
-    return found, reached if reached < end else None
+    return _go_on([_stored_record(row) for row in rows], limit, through, end)
 
 
 def search_records(
     connection: Connection, feed_id: int, search: TextSearch, after: int, limit: int
 ) -> tuple[Sequence[StoredRecord], int | None]:
     with reading(connection):
-        (end,) = connection.execute("SELECT coalesce(max(row), 0) FROM records WHERE feed = ?", (feed_id,)).fetchone()
+        end = _find_end(connection, feed_id)
         through = min(end, after + SEARCHED_MOST)
-        rows = connection.execute(
-            f"{_RECORD} WHERE records.feed = ? AND records.row > ? AND records.row <= ? AND records.key NOT LIKE '% %'"
-            " ORDER BY records.row",
-            (feed_id, after, through),
-        )
-        records = (_stored_record(row) for row in rows)
+        records = map(_stored_record, connection.execute(f"{_AMONG} ORDER BY records.row", (feed_id, after, through)))
         found = list(islice((each for each in records if search.matches(each.key, each.body)), limit))
+    return _go_on(found, limit, through, end)
+
+
+def _find_end(connection: Connection, feed_id: int) -> int:
+    (end,) = connection.execute("SELECT coalesce(max(row), 0) FROM records WHERE feed = ?", (feed_id,)).fetchone()
+    return int(end)
+
+
+def _go_on(
+    found: Sequence[StoredRecord], limit: int, through: int, end: int
+) -> tuple[Sequence[StoredRecord], int | None]:
+    """Return records that were found up to a place, and after which the search is to go on."""
     reached = found[-1].row if len(found) == limit else through
     return found, reached if reached < end else None
 

@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dockbell.config import ConfigPath, Interval, Secret, SinkSettings
-from dockbell.config.values import parse_duration, split_url
-from dockbell.core.model import Delivery, Event, Outcome, OutcomeKind
+from dockbell.config import ConfigPath, Secret
+from dockbell.config.values import split_url
+from dockbell.core.model import Delivery, Outcome, OutcomeKind
 from dockbell.errors import ConfigError
-from dockbell.net.network import explain, find_cause, make_trust
+from dockbell.net.network import explain, find_cause
+from dockbell.sinks.queues.queue_settings import EVENT_FIELDS, QueueSettings, fill_name, find_rest, list_fields
 from dockbell.sinks.queues.queue_sink import QueueSink
 from dockbell.telemetry import Telemetry
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from nats.aio.client import Client, RawCredentials
 
 _PORT: Final = 4222
-_FIELDS: Final = ("source", "resource", "key", "change")
 _CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 _CREDENTIALS: Final = re.compile(r"-+BEGIN NATS USER JWT-+\s+(\S+).*?-+BEGIN USER NKEY SEED-+\s+(\S+)", re.DOTALL)
 _WRITTEN: Final = "-----BEGIN NATS USER JWT-----\n{}\n-----BEGIN USER NKEY SEED-----\n{}\n"
@@ -41,39 +41,30 @@ def _check_url(url: str) -> str:
 
 
 def _check_subject(template: str) -> str:
-    rest = template
-    for field in _FIELDS:
-        rest = rest.replace(f"{{{field}}}", "x")
-    known = " ".join(f"{{{field}}}" for field in _FIELDS)
+    rest = find_rest(template, EVENT_FIELDS, filled="x")
     if not all(rest.split(".")) or any(mark in rest for mark in "{}*> \t\r\n"):
+        known = list_fields(EVENT_FIELDS)
         raise ValueError(f'must be a subject without wildcards, which may hold {known}, got "{template}"')
     return template
 
 
-class JetStreamSettings(SinkSettings):
+class JetStreamSettings(QueueSettings):
     """``[sinks.NAME]`` with ``type = "nats"``."""
 
+    tls_scheme: ClassVar = "tls"
     type: Literal["nats"]
     url: Annotated[str, AfterValidator(_check_url)]
     user: str | None = None
     password: Secret | None = None
     token: Secret | None = None
     credentials_file: ConfigPath | None = None
-    ca_file: ConfigPath | None = None
-    cert_file: ConfigPath | None = None
-    key_file: ConfigPath | None = None
     subject: Annotated[str, AfterValidator(_check_subject)] = "dockbell.{source}.{resource}.{key}.{change}"
-    timeout: Interval = parse_duration("10s")
     in_flight: int = Field(default=20, ge=1, le=1000)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if (self.user is None) != (self.password is None):
             raise ValueError("user and password go together")
-        if self.key_file and not self.cert_file:
-            raise ValueError("key_file needs a cert_file")
-        if (self.ca_file or self.cert_file) and not self.url.startswith("tls:"):
-            raise ValueError('ca_file and cert_file need a url that begins with "tls:"')
         return self
 
 
@@ -87,7 +78,6 @@ class JetStreamSink(QueueSink["Client"]):
         parts = urlsplit(settings.url)
         self._settings = settings
         self._host, self._port = parts.hostname or "", parts.port or _PORT
-        self._is_tls = parts.scheme == "tls"
         place = f"{self._host}:{self._port}"
         super().__init__(name, telemetry, place=place, window=settings.in_flight, timeout=settings.timeout)
         ways = [way for way in ("user", "token", "credentials_file") if getattr(settings, way) is not None]
@@ -98,13 +88,12 @@ class JetStreamSink(QueueSink["Client"]):
     def _find_login(self) -> dict[str, Any]:
         """Return how we present ourselves, as it is now: a file may have another secret since."""
         settings = self._settings
-        files = {"ca_file": settings.ca_file, "cert_file": settings.cert_file, "key_file": settings.key_file}
         return {
             "user": settings.user,
             "password": None if settings.password is None else settings.password.reveal(),
             "token": None if settings.token is None else settings.token.reveal(),
             "user_credentials": self._read_credentials(),
-            "tls": make_trust(f"[sinks.{self.name}]", **files) if self._is_tls else None,
+            "tls": settings.find_trust(self.name),
         }
 
     def _read_credentials(self) -> RawCredentials | None:
@@ -141,7 +130,7 @@ class JetStreamSink(QueueSink["Client"]):
 
         try:
             await client.connect(
-                f"{'tls' if self._is_tls else 'nats'}://{self._host}:{self._port}",
+                f"{'tls' if self._settings.is_tls else 'nats'}://{self._host}:{self._port}",
                 error_cb=note,
                 name="dockbell",
                 allow_reconnect=False,  # the relay decides when there is another attempt
@@ -174,17 +163,10 @@ class JetStreamSink(QueueSink["Client"]):
             headers["Dockbell-Replay"] = "true"  # without an id: the stream would drop it as a repeat
         else:
             headers["Nats-Msg-Id"] = event.id
-        subject = self._name_subject(event)
+        subject = fill_name(self._settings.subject, event)
         await connection.jetstream().publish(
             subject, event.body, headers=headers, timeout=self._settings.timeout.total_seconds()
         )
-
-    def _name_subject(self, event: Event) -> str:
-        """Return the subject of an event; a statement about a feed has ``-`` for a key."""
-        change = event.type.rpartition(".")[2]
-        names = {"source": event.feed.source, "resource": event.feed.resource, "key": event.key, "change": change}
-        tokens = {field: value.replace(".", "%2E") or "-" for field, value in names.items()}
-        return self._settings.subject.format(**tokens)
 
     def _judge(self, error: Exception) -> Outcome:
         from nats.errors import Error, MaxPayloadError  # noqa: PLC0415

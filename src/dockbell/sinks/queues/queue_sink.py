@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from importlib.util import find_spec
 from typing import ClassVar, Final, Generic, TypeVar
 
@@ -150,5 +152,10 @@ class QueueSink(ABC, Generic[_C]):
 
     async def _discard(self, connection: _C | None) -> None:
         if connection is not None:
-            with anyio.move_on_after(_CLOSE_LIMIT.total_seconds(), shield=True), suppress(Exception):
-                await self._close(connection)
+            await end(partial(self._close, connection))
+
+
+async def end(close: Callable[[], Awaitable[object]]) -> None:
+    """Close a connection, whatever becomes of that, within seconds and also while this task is cancelled."""
+    with anyio.move_on_after(_CLOSE_LIMIT.total_seconds(), shield=True), suppress(Exception):
+        await close()

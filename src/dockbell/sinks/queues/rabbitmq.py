@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from urllib.parse import unquote, urlsplit
@@ -13,18 +12,18 @@ from urllib.parse import unquote, urlsplit
 import anyio
 from pydantic import AfterValidator, Field, model_validator
 
-from dockbell.config import ConfigPath, Interval, Secret, SinkSettings
-from dockbell.config.values import parse_duration, split_url
+from dockbell.config import Secret
+from dockbell.config.values import split_url
 from dockbell.core.model import Delivery, Event, Outcome, OutcomeKind
-from dockbell.net.network import explain, find_cause, make_trust
-from dockbell.sinks.queues.queue_sink import QueueSink
+from dockbell.net.network import explain, find_cause
+from dockbell.sinks.queues.queue_settings import EVENT_FIELDS, QueueSettings, fill_name, find_rest, list_fields
+from dockbell.sinks.queues.queue_sink import QueueSink, end
 from dockbell.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange
 
 _PORTS: Final = {"amqp": 5672, "amqps": 5671}
-_FIELDS: Final = ("source", "resource", "key", "change")
 _CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 _LONGEST_ROUTING_KEY: Final = 255
 """Bytes of a routing key, a short string (AMQP 0-9-1, 4.2.5.3)."""
@@ -44,38 +43,28 @@ def _check_url(url: str) -> str:
 
 
 def _check_routing_key(template: str) -> str:
-    rest = template
-    for field in _FIELDS:
-        rest = rest.replace(f"{{{field}}}", "")
+    rest = find_rest(template, EVENT_FIELDS)
     if "{" in rest or "}" in rest:
-        known = " ".join(f"{{{field}}}" for field in _FIELDS)
-        raise ValueError(f'must be a text, which may hold {known}, got "{template}"')
+        raise ValueError(f'must be a text, which may hold {list_fields(EVENT_FIELDS)}, got "{template}"')
     return template
 
 
-class RabbitMqSettings(SinkSettings):
+class RabbitMqSettings(QueueSettings):
     """``[sinks.NAME]`` with ``type = "amqp"``."""
 
+    tls_scheme: ClassVar = "amqps"
     type: Literal["amqp"]
     url: Annotated[str, AfterValidator(_check_url)]
     user: str | None = None
     password: Secret | None = None
-    ca_file: ConfigPath | None = None
-    cert_file: ConfigPath | None = None
-    key_file: ConfigPath | None = None
     exchange: str = Field(default="amq.topic", max_length=_LONGEST_ROUTING_KEY)
     routing_key: Annotated[str, AfterValidator(_check_routing_key)] = "dockbell.{source}.{resource}.{change}"
-    timeout: Interval = parse_duration("10s")
     in_flight: int = Field(default=50, ge=1, le=1000)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if (self.user is None) != (self.password is None):
             raise ValueError("user and password go together")
-        if self.key_file and not self.cert_file:
-            raise ValueError("key_file needs a cert_file")
-        if (self.ca_file or self.cert_file) and not self.url.startswith("amqps:"):
-            raise ValueError('ca_file and cert_file need a url that begins with "amqps:"')
         return self
 
 
@@ -111,21 +100,15 @@ class RabbitMqSink(QueueSink[_Link]):
         self._settings = settings
         self._host, self._port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         self._virtual_host = unquote(parts.path[1:]) or "/"
-        self._is_tls = parts.scheme == "amqps"
         place = f"{self._host}:{self._port}"
         super().__init__(name, telemetry, place=place, window=settings.in_flight, timeout=settings.timeout)
         self._find_password()  # a file that cannot be used is told at the start
-        self._find_trust()
+        settings.find_trust(name)
 
     def _find_password(self) -> str:
         """Return the password as it is now: a file may have another one since."""
         password = self._settings.password
         return "guest" if password is None else password.reveal()
-
-    def _find_trust(self) -> ssl.SSLContext | None:
-        settings = self._settings
-        files = {"ca_file": settings.ca_file, "cert_file": settings.cert_file, "key_file": settings.key_file}
-        return make_trust(f"[sinks.{self.name}]", **files) if self._is_tls else None
 
     async def _open(self) -> _Link:
         from aio_pika.connection import Connection, make_url  # noqa: PLC0415  # where one is used
@@ -136,10 +119,11 @@ class RabbitMqSink(QueueSink[_Link]):
             login=self._settings.user or "guest",
             password=self._find_password(),
             virtualhost=self._virtual_host,
-            ssl=self._is_tls,
+            ssl=self._settings.is_tls,
         )
         # Not one that opens itself anew: the relay decides when there is another attempt.
-        connection = Connection(url, ssl_context=self._find_trust(), client_properties={"connection_name": "dockbell"})
+        trust = self._settings.find_trust(self.name)
+        connection = Connection(url, ssl_context=trust, client_properties={"connection_name": "dockbell"})
         try:
             await connection.connect()
             channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
@@ -147,8 +131,7 @@ class RabbitMqSink(QueueSink[_Link]):
             # The default exchange, whose name is empty, cannot be asked for: it is always there.
             exchange = await channel.get_exchange(name) if name else channel.default_exchange
         except BaseException:
-            with anyio.CancelScope(shield=True), suppress(Exception):
-                await connection.close()
+            await end(connection.close)
             raise
         return _Link(connection, channel, exchange)
 
@@ -193,11 +176,8 @@ class RabbitMqSink(QueueSink[_Link]):
         raise TimeoutError
 
     def _name_routing_key(self, event: Event) -> str:
-        """Return the routing key of an event; a statement about a feed has ``-`` for a key."""
-        change = event.type.rpartition(".")[2]
-        names = {"source": event.feed.source, "resource": event.feed.resource, "key": event.key, "change": change}
-        words = {field: value.replace(".", "%2E") or "-" for field, value in names.items()}
-        routing_key = self._settings.routing_key.format(**words)
+        """Return the routing key of an event, see :func:`fill_name`."""
+        routing_key = fill_name(self._settings.routing_key, event)
         if len(routing_key.encode()) > _LONGEST_ROUTING_KEY:
             raise RoutingKeyTooLong
         return routing_key

@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dockbell.config import ConfigPath, Interval, Secret, SinkSettings
-from dockbell.config.values import parse_duration, split_url
+from dockbell.config import Secret
+from dockbell.config.values import split_url
 from dockbell.core.model import Delivery, Outcome, OutcomeKind
-from dockbell.net.network import explain, find_cause, make_trust
+from dockbell.net.network import explain, find_cause
+from dockbell.sinks.queues.queue_settings import QueueSettings, find_rest, list_fields
 from dockbell.sinks.queues.queue_sink import QueueSink
 from dockbell.telemetry import Telemetry
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _PORT: Final = 6379
 _WAIT_PART: Final = 0.8
 """Of the time of an attempt, for replicas: the server says how many have an entry before the attempt is over."""
-_FIELDS: Final = ("{source}", "{resource}")
+_FIELDS: Final = ("source", "resource")
 
 
 def _check_url(url: str) -> str:
@@ -34,38 +35,29 @@ def _check_url(url: str) -> str:
 
 
 def _check_stream(template: str) -> str:
-    rest = template
-    for field in _FIELDS:
-        rest = rest.replace(field, "")
+    rest = find_rest(template, _FIELDS)
     if not template or "{" in rest or "}" in rest:
-        raise ValueError(f'must be a name, which may hold {" and ".join(_FIELDS)}, got "{template}"')
+        raise ValueError(f'must be a name, which may hold {list_fields(_FIELDS)}, got "{template}"')
     return template
 
 
-class RedisSettings(SinkSettings):
+class RedisSettings(QueueSettings):
     """``[sinks.NAME]`` with ``type = "redis"``."""
 
+    tls_scheme: ClassVar = "rediss"
     type: Literal["redis"]
     url: Annotated[str, AfterValidator(_check_url)]
     username: str | None = None
     password: Secret | None = None
-    ca_file: ConfigPath | None = None
-    cert_file: ConfigPath | None = None
-    key_file: ConfigPath | None = None
     stream: Annotated[str, AfterValidator(_check_stream)] = "dockbell:{source}:{resource}"
     max_length: int | None = Field(default=None, ge=1)
     replicas: int = Field(default=0, ge=0, le=100)
-    timeout: Interval = parse_duration("10s")
     in_flight: int = Field(default=8, ge=1, le=100)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.username is not None and self.password is None:
             raise ValueError("username needs a password")
-        if self.key_file and not self.cert_file:
-            raise ValueError("key_file needs a cert_file")
-        if (self.ca_file or self.cert_file) and not self.url.startswith("rediss:"):
-            raise ValueError('ca_file and cert_file need a url that begins with "rediss:"')
         return self
 
 
@@ -84,7 +76,6 @@ class RedisSink(QueueSink["Redis"]):
         self._settings = settings
         self._host, self._port = parts.hostname or "", parts.port or _PORT
         self._database = int(parts.path.strip("/") or 0)
-        self._is_tls = parts.scheme == "rediss"
         super().__init__(
             name,
             telemetry,
@@ -93,9 +84,7 @@ class RedisSink(QueueSink["Redis"]):
             timeout=settings.timeout,
         )
         self._find_password()
-        if self._is_tls:  # a file that cannot be used is told at the start
-            files = {"ca_file": settings.ca_file, "cert_file": settings.cert_file, "key_file": settings.key_file}
-            make_trust(f"[sinks.{name}]", **files)
+        settings.find_trust(name)  # a file that cannot be used is told at the start
 
     def _find_password(self) -> str | None:
         """Return the password as it is now: a file may have another one since."""
@@ -115,7 +104,7 @@ class RedisSink(QueueSink["Redis"]):
             "ssl_keyfile": settings.key_file,
         }
         pool = BlockingConnectionPool(
-            **(tls if self._is_tls else {}),
+            **(tls if settings.is_tls else {}),
             host=self._host,
             port=self._port,
             db=self._database,

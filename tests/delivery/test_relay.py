@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ from dockbell.core.publishing.event import NamedEvent
 from dockbell.core.publishing.settlement import Settlement, Verdict
 from dockbell.delivery.relay import Relay
 from dockbell.ports import Store
-from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
+from dockbell.stores.sqlite import SqliteReadStore
 from dockbell.telemetry import AgentFails, EventDied, SinkConnected, SinkFails
 from tests.fakes import NOON, Clock, Ear, FakeSink
 from tests.relaying import (
@@ -38,17 +38,10 @@ from tests.relaying import (
     drain,
     make_composer,
     make_relay,
-    opened,
     relaying,
     state_gap,
     until,
 )
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with opened(tmp_path) as store:
-        yield store
 
 
 async def test_what_is_in_the_outbox_is_delivered_in_order_and_the_place_is_kept(store: Store) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
-
-import pytest
 
 from dockbell.config import Expression
 from dockbell.core.comparing.canon import Canon
@@ -15,7 +11,6 @@ from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import DELIVERED, ClockSource, Page, Via
 from dockbell.core.publishing.event import NamedEvent
 from dockbell.ports import Store
-from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import NOON, Clock, FakeSink
 from tests.relaying import (
     FAILED,
@@ -26,17 +21,10 @@ from tests.relaying import (
     change_keys,
     drain,
     make_composer,
-    opened,
     relaying,
     state_gap,
     until,
 )
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with opened(tmp_path) as store:
-        yield store
 
 
 async def test_of_a_backlog_the_last_change_of_each_record_is_delivered_in_the_order_of_these(store: Store) -> None:

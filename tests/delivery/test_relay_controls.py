@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -31,19 +30,12 @@ from tests.relaying import (
     drain,
     make_composer,
     make_relay,
-    opened,
     relaying,
     until,
 )
 
 REFUSED = Outcome(OutcomeKind.REFUSED, "HTTP 422")
 CLOSED = Outcome(OutcomeKind.CLOSED, "HTTP 410")
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with opened(tmp_path) as store:
-        yield store
 
 
 @pytest.fixture

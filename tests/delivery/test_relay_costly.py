@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 import anyio
-import pytest
 
 from dockbell.config import Answer
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import EventDied, FilterUnanswered
 from tests.fakes import Clock, Ear, FakeSink
-from tests.relaying import STOCK, change, drain, make_relay, opened, relaying, until
+from tests.relaying import STOCK, change, drain, make_relay, relaying, until
 
 SUBSET: Final = "after.tags.exists(t, !(t in before.tags))"
 HOSTILE: Final = [f"tag-{number}" for number in range(12_000)]
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with opened(tmp_path) as store:
-        yield store
 
 
 async def grow(store: SqliteStore, key: str, tags: list[str]) -> None:

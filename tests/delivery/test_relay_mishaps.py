@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 import anyio
 import pytest
@@ -17,13 +16,7 @@ from dockbell.stores.sqlite import SqliteStore
 from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.telemetry import AgentFails, EventDied
 from tests.fakes import NOON, Clock, Ear, FakeSink
-from tests.relaying import FAILED, FEED, UNREACHABLE, change, change_keys, drain, make_relay, opened, relaying, until
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
-    async with opened(tmp_path) as store:
-        yield store
+from tests.relaying import FAILED, FEED, UNREACHABLE, change, change_keys, drain, make_relay, relaying, until
 
 
 async def test_while_the_store_saves_nothing_what_was_sent_is_not_sent_again_and_again(

@@ -119,3 +119,10 @@ async def running(sink: Sink) -> AsyncIterator[Run]:
         send.close()
         tasks.cancel_scope.deadline = anyio.current_time() + 15
     assert not tasks.cancel_scope.cancelled_caught, "the sink does not end"
+
+
+async def publish(sink: Sink, *deliveries: Delivery) -> list[Outcome]:
+    """Run a sink until it has settled some deliveries; return their outcomes, in the order of the settling."""
+    async with running(sink) as run:
+        run.deliver(*deliveries)
+        return await run.until_settled(len(deliveries))

@@ -10,15 +10,12 @@ import argparse
 import json
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import dlt
 from dlt.sources.rest_api import rest_api_resources
 
-from tests.bench.hostile.script import SINCE, save
-
-STATE = Path("state.json")
+from tests.bench.hostile.script import SINCE, load, save
 
 
 def main() -> None:
@@ -27,7 +24,7 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("--every", type=float, default=2.0)
     options = parser.parse_args()
-    state: dict[str, Any] = json.loads(STATE.read_text()) if STATE.exists() else {}
+    state = load()
     loaded: list[tuple[str, dict[str, Any]]] = []
 
     def take(items: Any, table: Any) -> None:

@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=2.0)
     parser.add_argument("--whole", action="store_true")
     options = parser.parse_args()
-    state: dict[str, Any] = json.loads(STATE.read_text()) if STATE.exists() else {}
+    state = load()
     with httpx.Client(base_url=options.url, headers={"Authorization": "Bearer bench"}, timeout=10) as client:
         while True:
             for resource, has_since in SINCE.items():
@@ -72,6 +72,11 @@ def read(client: httpx.Client, resource: str, since: str) -> Iterator[dict[str, 
         if not page.get("next_cursor"):
             return
         query["cursor"] = page["next_cursor"]
+
+
+def load() -> dict[str, Any]:
+    """Return what was known the last time; nothing at first."""
+    return json.loads(STATE.read_text()) if STATE.exists() else {}
 
 
 def save(state: dict[str, Any]) -> None:

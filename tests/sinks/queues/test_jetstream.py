@@ -20,7 +20,7 @@ from dockbell.errors import ConfigError, SinkRejected, SinkUnavailable
 from dockbell.sinks.queues.jetstream import JetStreamSettings, JetStreamSink
 from dockbell.telemetry import SinkConnected
 from tests.nats_server import NatsServer
-from tests.sinks.conftest import Facts, make_delivery, make_statement, running
+from tests.sinks.conftest import Facts, make_delivery, make_statement, publish
 
 Start = Callable[..., NatsServer]
 
@@ -45,12 +45,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def make_sink(server: NatsServer, facts: Facts | None = None, **settings: Any) -> JetStreamSink:
     values = {"type": "nats", "url": f"nats://127.0.0.1:{server.port}", "timeout": "2s"} | settings
     return JetStreamSink("bus", JetStreamSettings.model_validate(values), (facts or Facts()).telemetry)
-
-
-async def publish(sink: JetStreamSink, *deliveries: Delivery) -> list[Outcome]:
-    async with running(sink) as run:
-        run.deliver(*deliveries)
-        return await run.until_settled(len(deliveries))
 
 
 async def read(server: NatsServer, count: int) -> list[Msg]:

@@ -21,7 +21,7 @@ from dockbell.sinks.queues.rabbitmq import RabbitMqSettings, RabbitMqSink
 from dockbell.telemetry import SinkConnected
 from tests.brokers import find_free_port
 from tests.rabbitmq_server import RabbitMqServer
-from tests.sinks.conftest import Facts, make_delivery, make_statement, running
+from tests.sinks.conftest import Facts, make_delivery, make_statement, publish, running
 
 DELIVERED = Outcome(OutcomeKind.DELIVERED)
 
@@ -29,12 +29,6 @@ DELIVERED = Outcome(OutcomeKind.DELIVERED)
 def make_sink(server: RabbitMqServer, facts: Facts | None = None, **settings: Any) -> RabbitMqSink:
     values = {"type": "amqp", "url": f"amqp://127.0.0.1:{server.port}", "timeout": "2s"} | settings
     return RabbitMqSink("bus", RabbitMqSettings.model_validate(values), (facts or Facts()).telemetry)
-
-
-async def publish(sink: RabbitMqSink, *deliveries: Delivery) -> list[Outcome]:
-    async with running(sink) as run:
-        run.deliver(*deliveries)
-        return await run.until_settled(len(deliveries))
 
 
 async def test_an_event_is_a_persistent_message_with_the_routing_key_of_its_feed(rabbitmq: RabbitMqServer) -> None:

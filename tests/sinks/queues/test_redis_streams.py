@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dockbell.core.model import Delivery, Outcome, OutcomeKind
+from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import ConfigError, SinkRejected, SinkUnavailable
 from dockbell.sinks.queues.redis_streams import RedisSettings, RedisSink
 from dockbell.telemetry import SinkConnected
 from tests.brokers import find_free_port
 from tests.redis_server import RedisServer
-from tests.sinks.conftest import Facts, make_delivery, make_statement, running
+from tests.sinks.conftest import Facts, make_delivery, make_statement, publish
 
 Start = Callable[..., RedisServer]
 
@@ -41,12 +41,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def make_sink(server: RedisServer, facts: Facts | None = None, **settings: Any) -> RedisSink:
     values = {"type": "redis", "url": f"redis://127.0.0.1:{server.port}", "timeout": "2s"} | settings
     return RedisSink("lake", RedisSettings.model_validate(values), (facts or Facts()).telemetry)
-
-
-async def publish(sink: RedisSink, *deliveries: Delivery) -> list[Outcome]:
-    async with running(sink) as run:
-        run.deliver(*deliveries)
-        return await run.until_settled(len(deliveries))
 
 
 async def test_an_entry_holds_the_event_and_what_consumers_sort_by(start: Start) -> None:

@@ -12,7 +12,7 @@ from dockbell.admin.delays import FeedDelays
 from dockbell.admin.reasons import describe_feed, find_reasons, format_age, list_reasons
 from dockbell.admin.status import FeedStatus, Gap, Status, load_status
 from dockbell.app.scheduler import next_time
-from dockbell.config import FeedSettings, ResourceSettings
+from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.delays import Reading
 from dockbell.core.model import NOTICES, Feed, NoticeKind, RunKind, Statement
@@ -32,6 +32,7 @@ FEED = Feed("main", "shipments")
 READ = FeedStatus(FEED, MINUTE, 7, FeedState(1, FEED), NOON + MINUTE)
 DRIFT = Drift(frozenset({"/b", "/a"}))
 QUIET = SinkState("erp", owed=0, blocked=0, dead=0, oldest=None, error="")
+STDOUT = SinkSettings(type="stdout")
 
 
 def run(kind: RunKind, ended_at: datetime) -> RunRecord:
@@ -176,7 +177,7 @@ async def test_what_may_still_be_stored_though_it_is_dropped_is_remarked(tmp_pat
     await store.feed(state.feed).mark_dropped(["/b"])
     read_store = await SqliteReadStore.open(store.path)
     try:
-        found = await load_status(read_store, [settings], [], at=NOON, holder="", next_time=next_time)
+        found = await load_status(read_store, [settings], {}, at=NOON, holder="", next_time=next_time)
     finally:
         await read_store.aclose()
         await store.aclose()
@@ -202,6 +203,10 @@ async def test_what_may_still_be_stored_though_it_is_dropped_is_remarked(tmp_pat
         (
             replace(QUIET, owed=9, oldest=NOON - 6 * MINUTE),
             ["sink erp: an event waits for 6m, 9 events owed, 0 keys blocked"],
+        ),
+        (
+            replace(QUIET, owed=9, owed_at_most=True, oldest=NOON - 6 * MINUTE),
+            ["sink erp: an event waits for 6m, at most 9 events owed, 0 keys blocked"],
         ),
         (
             replace(QUIET, blocked=1, oldest=NOON - timedelta(days=2), error="HTTP 503"),
@@ -271,7 +276,9 @@ def test_a_daemon_that_does_not_run_hinders_everything() -> None:
     assert [reason.hinders for reason in find_reasons(Status(NOON, "", (), ()))] == [True]
 
 
-async def look(tmp_path: Path, every: timedelta | str = MINUTE, *, paused: bool = False) -> Status:
+async def look(
+    tmp_path: Path, every: timedelta | str = MINUTE, *, paused: bool = False, sink: SinkSettings = STDOUT
+) -> Status:
     each = FeedSettings("main", "shipments", settings(every), paused)
     store = await SqliteStore.open(tmp_path / "a.db", now=lambda: NOON)
     read_store = await SqliteReadStore.open(tmp_path / "a.db")
@@ -290,7 +297,7 @@ async def look(tmp_path: Path, every: timedelta | str = MINUTE, *, paused: bool 
         )
         await store.feed(state.feed).close_run(run(RunKind.POLL, NOON), Progress(NOON))
         other = FeedSettings("main", "stock", settings(MINUTE))
-        return await load_status(read_store, [each, other], ["erp"], at=NOON, holder="me", next_time=next_time)
+        return await load_status(read_store, [each, other], {"erp": sink}, at=NOON, holder="me", next_time=next_time)
     finally:
         await read_store.aclose()
         await store.aclose()
@@ -305,6 +312,13 @@ async def test_a_feed_is_expected_three_intervals_and_a_minute_after_its_last_co
     assert (status.feed, status.read_at, status.expected_at) == (FEED, NOON, NOON + 4 * MINUTE)
 
 
+async def test_what_filters_may_leave_out_is_owed_at_most(tmp_path: Path) -> None:
+    assert not (await look(tmp_path)).sinks[0].owed_at_most
+    (tmp_path / "other").mkdir()
+    sink = STDOUT.model_copy(update={"changes": ("deleted",)})
+    assert (await look(tmp_path / "other", sink=sink)).sinks[0].owed_at_most
+
+
 async def test_a_feed_whose_source_is_paused_is_not_expected(tmp_path: Path) -> None:
     status = (await look(tmp_path, paused=True)).feeds[0]
     assert (status.read_at, status.expected_at, status.pass_expected_at) == (NOON, None, None)
@@ -315,7 +329,7 @@ async def test_a_feed_that_was_never_read_is_not_expected(tmp_path: Path) -> Non
     await store.feed(FEED).open()
     read_store = await SqliteReadStore.open(tmp_path / "a.db")
     each = FeedSettings("main", "shipments", settings(MINUTE))
-    (status,) = (await load_status(read_store, [each], [], at=NOON, holder="", next_time=next_time)).feeds
+    (status,) = (await load_status(read_store, [each], {}, at=NOON, holder="", next_time=next_time)).feeds
     assert (status.read_at, status.expected_at, status.gap) == (None, None, None)
     await read_store.aclose()
     await store.aclose()
@@ -346,7 +360,7 @@ async def test_that_more_came_than_there_is_room_for_is_a_reason_for_an_hour(
         await store.feed(NOTICES).publish([Statement(NOTICES, NoticeKind.CROWDED, NOON, details, key)], compose)
     read_store = await SqliteReadStore.open(tmp_path / "dockbell.db")
     at = NOON + minutes * MINUTE
-    status = await load_status(read_store, [], [], at=at, holder="process 1", next_time=next_time)
+    status = await load_status(read_store, [], {}, at=at, holder="process 1", next_time=next_time)
     assert [reason.partition(";")[0] for reason in list_reasons(status)] == reasons
     assert not any(reason.hinders for reason in find_reasons(status))
     crowded = WebModel("2026-11-21T12:00:00.000Z", "41 connections were sent away")
@@ -590,7 +604,7 @@ async def test_status_tells_what_the_requests_do_not_suffice_for(
         await load_status(
             read_store,
             [FeedSettings(FEED.source, FEED.resource, settings)],
-            [],
+            {},
             at=NOON,
             holder="",
             next_time=next_time,

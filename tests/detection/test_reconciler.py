@@ -1244,7 +1244,7 @@ async def test_passes_that_fail_are_counted_until_one_is_complete_whatever_polls
     status = await load_status(
         await SqliteReadStore.open(rig.store.path),
         [FeedSettings("main", "packages", rig.tracked.settings)],
-        (),
+        {},
         at=rig.clock(),
         holder="us",
         next_time=next_time,

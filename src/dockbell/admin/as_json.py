@@ -124,6 +124,7 @@ class SinkModel(Model):
     reason: str
     since: Time | None
     owed: Count
+    owed_at_most: bool
     blocked: Count
     dead: Count
     held: Count

@@ -276,14 +276,19 @@ def _check_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, Weight]]:
     is_down = found is not None and found.condition is Condition.DOWN and at - found.since > DOWN_MOST
     if state.paused:
         ago = "" if state.paused_at is None else f" {format_age(at - state.paused_at)} ago"
-        owed = count_of(state.owed, "event")
+        owed = _count_owed(state)
         yield f'paused{ago}, {owed} owed: {state.paused}; "dockbell resume {state.name}" lets it go on', Weight.WAITING
     elif state.oldest is not None and at - state.oldest > OWED_MOST:
         error = f"; last error: {state.last_error}" if state.last_error else ""
-        waiting = f"{count_of(state.owed, 'event')} owed, {count_of(state.blocked, 'key')} blocked"
+        waiting = f"{_count_owed(state)} owed, {count_of(state.blocked, 'key')} blocked"
         yield (
             f"an event waits for {format_age(at - state.oldest)}, {waiting}{error}",
             Weight.FAILING if is_down else Weight.WAITING,
         )
     elif found is not None and is_down:
         yield f"nothing could be delivered for {format_age(at - found.since)}: {found.reason}", Weight.FAILING
+
+
+def _count_owed(state: SinkState) -> str:
+    at_most = "at most " if state.owed and state.owed_at_most else ""
+    return f"{at_most}{count_of(state.owed, 'event')}"

@@ -9,13 +9,14 @@ from enum import StrEnum
 from typing import Final
 
 from dockbell.admin.delays import Delays, FeedDelays, load_delays
-from dockbell.config import FeedSettings, ResourceSettings
+from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
 from dockbell.config.values import format_duration
 from dockbell.core.delays import Delay, find_share_within
 from dockbell.core.document import decode
 from dockbell.core.model import NOTICES, RESOURCES, ClockSource, Event, Feed, NoticeKind, StatementKind
 from dockbell.core.moment import parse_moment
 from dockbell.core.planning.stored_plan import StoredPlan
+from dockbell.core.publishing.filters import leaves_out
 from dockbell.core.publishing.statement import notice_key
 from dockbell.core.reading.embedding import PAIRS
 from dockbell.core.reading.listing_profile import ListingProfile
@@ -165,7 +166,7 @@ class Status:
 async def load_status(
     read_store: ReadStore,
     feeds: Iterable[FeedSettings],
-    sinks: Iterable[str],
+    sinks: Mapping[str, SinkSettings],
     *,
     at: datetime,
     holder: str,
@@ -180,8 +181,7 @@ async def load_status(
     gaps = await read_store.find_last(StatementKind.GAP)
     records = await read_store.count_records()
     known = {state.name: state for state in await read_store.load_sinks()}
-    sinks = tuple(sinks)
-    delays = await load_delays(read_store, sinks, at)
+    delays = await load_delays(read_store, tuple(sinks), at)
     return Status(
         at=at,
         holder=holder,
@@ -191,7 +191,10 @@ async def load_status(
                 for each in feeds
             ]
         ),
-        sinks=tuple(known.get(name, SinkState(name, 0, 0, 0, None, "")) for name in sinks),
+        sinks=tuple(
+            replace(known.get(name, SinkState(name, 0, 0, 0, None, "")), owed_at_most=leaves_out(settings))
+            for name, settings in sinks.items()
+        ),
         footprint=await read_store.measure(),
         delay=delays.whole,
         delays=delays.sinks,

@@ -46,7 +46,7 @@ def status(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
     pass      since the feed was last read whole
     lookback  how far before that time polls begin; two minutes at least where the API does not tell its time
     connection  how the receiver was found last, and since when
-    owed      events that the sink has not taken yet
+    owed      events that the sink has not taken yet; ≤ where its filters, or coalesce, may leave some of them out
     blocked   records whose next event waits for another attempt
     replays   events that wait to be sent because "dockbell replay" or "dockbell dead retry" chose them
     waiting   since the oldest owed event was recorded
@@ -152,8 +152,8 @@ def _feed_row(each: FeedStatus, at: datetime) -> tuple[object, ...]:
 
 def _sink_row(each: SinkState, at: datetime) -> tuple[object, ...]:
     connection = "" if each.found is None else f"{each.found.condition} {_age(each.found.since, at)}"
-    counts = (each.owed, each.blocked, each.dead, each.replays)
-    return (each.name, connection, *counts, _age(each.oldest, at), each.last_error)
+    owed = f"≤ {each.owed}" if each.owed and each.owed_at_most else each.owed
+    return (each.name, connection, owed, each.blocked, each.dead, each.replays, _age(each.oldest, at), each.last_error)
 
 
 def _delay_rows(found: Status) -> Iterator[tuple[object, ...]]:

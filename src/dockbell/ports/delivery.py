@@ -41,6 +41,7 @@ class SinkState:
     Attributes:
         name: As in ``[sinks.NAME]``.
         owed: Events that it has not settled; those that its filters will hold back count until the position passes.
+        owed_at_most: Whether it may get fewer of them, because of its filters or of ``coalesce``.
         blocked: Keys that wait for another attempt.
         dead: Dead letters.
         oldest: When the oldest event that it owes was recorded.
@@ -63,6 +64,7 @@ class SinkState:
     paused: str = ""
     paused_at: datetime | None = None
     found: Found | None = None
+    owed_at_most: bool = False
 
     @property
     def last_error(self) -> str:

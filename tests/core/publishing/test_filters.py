@@ -6,7 +6,7 @@ import pytest
 
 from dockbell.config import Answer, SinkSettings
 from dockbell.core.model import NOTICES, Event, Feed
-from dockbell.core.publishing.filters import Filter
+from dockbell.core.publishing.filters import Filter, leaves_out
 
 STOCK: Final = Feed("main", "stock")
 
@@ -213,3 +213,17 @@ def test_what_takes_too_long_to_judge_is_named_and_not_held_back() -> None:
     answer = sieve.evaluate(event)
     assert answer.lets_through
     assert sieve.explain(event, answer) == "where: takes too long to judge of so large a record"
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_less"),
+    [
+        ({}, False),
+        ({"sources": ("main",), "resources": ("shipments",)}, False),  # whole feeds: nothing of the others is owed
+        ({"changes": ("deleted",)}, True),
+        ({"where": "after.status == 'SHIPPED'"}, True),
+        ({"coalesce": True}, True),
+    ],
+)
+def test_a_sink_may_get_fewer_events_than_are_recorded_of_its_feeds(settings: dict[str, Any], *, is_less: bool) -> None:
+    assert leaves_out(SinkSettings(type="stdout", **settings)) == is_less

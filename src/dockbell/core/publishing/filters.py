@@ -32,6 +32,11 @@ class EventBody(msgspec.Struct):
 BODIES: Final = msgspec.json.Decoder(EventBody)
 
 
+def leaves_out(settings: SinkSettings) -> bool:
+    """Return whether a sink may get fewer events than are recorded of the feeds that it takes."""
+    return settings.changes is not None or settings.where is not None or settings.coalesce
+
+
 class Filter:
     """The filters of one sink; its ``where`` was checked when the configuration was read."""
 

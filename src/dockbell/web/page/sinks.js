@@ -5,7 +5,7 @@ import { counted, latest, span, spark } from './draw.js';
 import { age, faint, h } from './elements.js';
 import { badge, cell, delayCell, drawer, facts, opener, Rows } from './rows.js';
 import { withCommands } from './verdict.js';
-import { brief, count, formatRate, plural, SHAPES, tellAll } from './words.js';
+import { brief, count, formatRate, plural, SHAPES, tellAll, tellOwed } from './words.js';
 
 const SHOWN = { connected: ['well', 'well'], waiting: ['look', 'wait'], down: ['bad', 'bad'], paused: ['look', 'paused'], unknown: ['wait', 'wait'] };
 
@@ -56,7 +56,7 @@ export class Sinks extends Rows {
         h('span', { class: 'cell who', key: 'who' }, opener(id, sink.sink, isOpen, toggle), badge(kind, shape, word)),
         cell('rate', 'delivered', h('span', null, `${formatRate(latest(sink.rate.values))}/s`), faint(sink.type)),
         h('span', { class: 'cell drawn', key: 'drawn' }, spark(sink.rate.values, { end: sink.rate.end, step: sink.rate.step, isCounted: true, label: `Events delivered, ${span()}: at most ${formatRate(most)} a second`, words: (value) => `${count(value)} events` })),
-        cell('owed', 'owed', h('span', null, brief(sink.owed)), sink.blocked > 0 && faint(plural(sink.blocked, 'blocked key'))),
+        cell('owed', 'owed', h('span', null, tellOwed(sink.owed, sink.owed_at_most)), sink.blocked > 0 && faint(plural(sink.blocked, 'blocked key'))),
         cell('oldest', 'waiting for', age(sink.oldest, 'for', 'nothing')),
         delayCell('event to sink', sink.delay),
         cell('dead', 'dead letters', h('span', { class: sink.dead ? 'bad' : 'faint' }, sink.dead ? brief(sink.dead) : 'none'), sink.held > 0 && faint(`${sink.held} hold keys`))),

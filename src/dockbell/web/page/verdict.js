@@ -3,7 +3,7 @@
 import { latest } from './draw.js';
 import { age, drawn, h, show } from './elements.js';
 import { table } from './rows.js';
-import { brief, count, everyOf, formatRate, now, parseEvery, plural, tellDelay } from './words.js';
+import { brief, count, everyOf, formatRate, now, parseEvery, plural, tellDelay, tellOwed } from './words.js';
 
 const PROCESS = ['process', 'sources', 'requests/min', 'taken over', 'runs for', 'version'];
 const WHERE = { feed: 'feed', sink: 'sink', source: 'budget' };
@@ -66,7 +66,7 @@ function showFigures(feeds, sinks, budgets, delay) {
     figure('stalest feed', age(read[0]?.read_at, 'for'), read.length ? `${read[0].feed}, ${everyOf(read[0])}` : 'nothing read yet'),
     figure('change to sink', delay ? tellDelay(delay, 'p50') : '–', delay ? `typical, p99 ${tellDelay(delay, 'p99')}, last hour` : 'no change in the last hour'),
     figure('delivered', `${formatRate(perMinute)}/s`, plural(sinks.length, 'sink')),
-    figure('owed', brief(owed), dead ? plural(dead, 'dead letter') : 'no dead letters', dead > 0),
+    figure('owed', tellOwed(owed, sinks.some((sink) => sink.owed && sink.owed_at_most)), dead ? plural(dead, 'dead letter') : 'no dead letters', dead > 0),
     budgets.length > 0 && figure('requests left', left.length ? brief(Math.min(...left)) : '–', 'of this minute’s budget'));
 }
 

@@ -88,6 +88,9 @@ export function formatDelay(seconds) {
   return seconds < 10 ? `${seconds.toFixed(1)} s` : formatAge(Math.round(seconds));
 }
 
+/** The events that sinks are owed; ≤ where they may get fewer. */
+export const tellOwed = (owed, isMost) => `${owed && isMost ? '≤ ' : ''}${brief(owed)}`;
+
 /** A delay of a feed; ≈ where its records have no timestamps. */
 export const tellDelay = (delay, name) => `${delay.estimated ? '≈' : ''}${formatDelay(delay[name])}`;
 

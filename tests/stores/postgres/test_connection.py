@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from dockbell.stores.postgres.connection import NoFence, PostgresConnection, connect, translate
-from dockbell.stores.sql.connection import reading, transaction
+from dockbell.stores.postgres.connection import NoFence, PostgresConnection, _Answer, can_join, connect, translate
+from dockbell.stores.sql.connection import reading, transaction, upsert
 from dockbell.stores.sql.dialect import BY_KEY, IS_HELD, THEN_JOIN, values_of
 
 
@@ -84,3 +84,63 @@ def test_a_transaction_whose_connection_dies_before_its_end_is_none(
         insert(connection, then=lambda: kill(connection.raw, postgres_url))
     with closing(connect(postgres_url)) as other:
         assert other.execute("SELECT count(*) FROM words").fetchone() == (0,)
+
+
+INSERT = "INSERT INTO words (id, word) VALUES (?, ?)"
+
+
+@pytest.fixture
+def statements(connection: PostgresConnection, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the statements that are sent from now on."""
+    sent: list[str] = []
+    send = _Answer.send
+
+    def record(self: _Answer) -> None:
+        sent.append(self.statement)
+        send(self)
+
+    monkeypatch.setattr(_Answer, "send", record)
+    return sent
+
+
+@pytest.mark.parametrize(("count", "inserts"), [(1, 1), (3, 1), (1200, 3)])
+def test_rows_that_are_inserted_together_are_written_by_few_statements(
+    connection: PostgresConnection, statements: list[str], count: int, inserts: int
+) -> None:
+    rows = [(number, None if number % 2 else f"word {number}") for number in range(count)]
+    with transaction(connection):
+        connection.executemany(INSERT, iter(rows))
+    assert connection.execute("SELECT id, word FROM words ORDER BY id").fetchall() == rows
+    assert len([each for each in statements if each.startswith("INSERT")]) == inserts
+
+
+def test_rows_are_inserted_in_their_order(connection: PostgresConnection) -> None:
+    connection.execute("ALTER TABLE words ADD COLUMN entry bigint GENERATED ALWAYS AS IDENTITY")
+    connection.executemany(INSERT, [(number, "") for number in (3, 1, 2)])
+    assert connection.execute("SELECT id FROM words ORDER BY entry").fetchall() == [(3,), (1,), (2,)]
+
+
+@pytest.mark.parametrize(("ids", "is_joined"), [((1, 2), True), ((1, 2, 1), False)])
+def test_a_row_that_replaces_another_of_those_beside_it_is_written_after_it(
+    connection: PostgresConnection, ids: tuple[int, ...], *, is_joined: bool
+) -> None:
+    connection.execute("CREATE UNIQUE INDEX ON words (id)")
+    connection.execute(INSERT, (2, "old"))
+    with transaction(connection):
+        connection.executemany(upsert("words", ["id"], "word"), [(each, f"new {n}") for n, each in enumerate(ids)])
+    found = dict(connection.execute("SELECT id, word FROM words").fetchall())
+    assert found == {each: f"new {n}" for n, each in enumerate(ids)}
+    assert can_join(translate(upsert("words", ["id"], "word")), [(each, "") for each in ids]) == is_joined
+
+
+def test_an_error_of_one_row_is_that_of_the_transaction(connection: PostgresConnection) -> None:
+    connection.execute("CREATE UNIQUE INDEX ON words (id)")
+    with pytest.raises(psycopg.errors.UniqueViolation), transaction(connection):
+        connection.executemany(INSERT, [(1, "a"), (2, "b"), (1, "c")])
+    assert connection.execute("SELECT count(*) FROM words").fetchone() == (0,)
+
+
+def test_values_that_are_named_are_inserted_one_by_one(connection: PostgresConnection) -> None:
+    statement = "INSERT INTO words (id, word) VALUES (:id, :word)"
+    connection.executemany(statement, [{"id": 1, "word": "a"}, {"id": 2, "word": None}])
+    assert connection.execute("SELECT id, word FROM words ORDER BY id").fetchall() == [(1, "a"), (2, None)]

@@ -7,6 +7,9 @@ A statement of a transaction is not sent until something needs its answer: its r
 transaction. Then all that wait are sent as one batch, which the server answers at once. So a transaction that only
 writes takes one round trip, its beginning and its end included. An error of one statement is raised where the batch is
 sent; the server passes over those behind it, the commit among them.
+
+Since nothing is prepared, the server parses and plans each statement anew. So rows that are inserted together are
+written by one statement for many of them.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, Protocol
 
 import psycopg
@@ -42,6 +45,11 @@ _ASKED_SECONDS: Final = 5.0
 _ASKED_AGAIN_SECONDS: Final = 0.2
 _BEGIN: Final = {"BEGIN IMMEDIATE": "BEGIN", "BEGIN": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}
 """A transaction that writes, and one that shows what is read as it was at one moment."""
+_ROWS_AT_ONCE: Final = 500
+_INSERT: Final = re.compile(
+    r"(?P<head>INSERT INTO \w+ \((?P<names>[\w, ]+)\) VALUES )\([%s, ]+\)"
+    r"(?P<tail>(?: ON CONFLICT \((?P<key>[\w, ]+)\) DO UPDATE SET [^%]+)?)"
+)
 _QUOTED: Final = re.compile(r"('(?:[^']|'')*')")
 _WORDS: Final = (
     (re.compile(re.escape(BY_KEY)), ""),
@@ -107,12 +115,20 @@ class NoFence:
 class _Answer:
     """The answer to a statement of a transaction, which is waited for when it is looked at."""
 
-    def __init__(self, connection: PostgresConnection, statement: str, values: Any, *, many: bool = False) -> None:
+    def __init__(
+        self,
+        connection: PostgresConnection,
+        statement: str,
+        values: Any,
+        *,
+        many: bool = False,
+        cursor: psycopg.Cursor[Any] | None = None,
+    ) -> None:
         self.statement = statement
         self._connection = connection
         self._values = values
         self._many = many
-        self._cursor = connection.raw.cursor()
+        self._cursor = connection.raw.cursor() if cursor is None else cursor
 
     def send(self) -> None:
         """Send the statement, in a batch."""
@@ -185,14 +201,22 @@ class PostgresConnection:
         return self._wait(kind(self, translate(statement), _adapt(values)))
 
     def executemany(self, statement: str, values: Iterable[Any], /) -> Cursor:
-        rows = [_adapt(each) for each in values]
-        answer = _Answer(self, translate(statement), rows, many=True)
+        rows, translated = [_adapt(each) for each in values], translate(statement)
+        answers = [_Answer(self, translated, rows, many=True)]
+        if len(rows) > 1 and can_join(translated, rows):
+            parts = (rows[start : start + _ROWS_AT_ONCE] for start in range(0, len(rows), _ROWS_AT_ONCE))
+            answers = [self._join(translated, part) for part in parts]
         if rows:
             waits = self.in_transaction
-            self._wait(answer)
+            self._waiting += answers
             if not waits:
                 self.send()
-        return answer
+        return answers[-1]
+
+    def _join(self, statement: str, rows: Sequence[Sequence[Any]]) -> _Answer:
+        """Return the answer to one statement that inserts many rows."""
+        values = [value for row in rows for value in row]
+        return _Answer(self, _write_insert(statement, len(rows)), values, cursor=psycopg.RawCursor(self.raw))
 
     def _begin(self, statement: str) -> Cursor:
         self._is_writing = statement == "BEGIN IMMEDIATE"
@@ -311,6 +335,31 @@ def translate(statement: str) -> str:
     for index in range(0, len(parts), 2):  # what is quoted holds no placeholder
         parts[index] = re.sub(r"(?<!:):(\w+)", r"%(\1)s", parts[index].replace("?", "%s"))
     return "".join(parts)
+
+
+def can_join(statement: str, rows: Sequence[Any]) -> bool:
+    """Return whether one statement may insert rows that a translated statement inserts one by one.
+
+    Not where one of them replaces another: PostgreSQL refuses to write a row twice by one statement.
+    """
+    insert = _INSERT.fullmatch(statement)
+    if insert is None or isinstance(rows[0], Mapping):
+        return False
+    if insert["key"] is None:
+        return True
+    names = insert["names"].split(", ")
+    places = [names.index(name) for name in insert["key"].split(", ")]
+    return len({tuple(row[place] for place in places) for row in rows}) == len(rows)
+
+
+@lru_cache(maxsize=256)
+def _write_insert(statement: str, count: int) -> str:
+    """Return the statement that inserts so many rows; its placeholders are those of the server."""
+    insert = _INSERT.fullmatch(statement)
+    assert insert is not None
+    width = insert["names"].count(",") + 1
+    rows = (f"({', '.join(f'${row * width + column}' for column in range(1, width + 1))})" for row in range(count))
+    return f"{insert['head']}{', '.join(rows)}{insert['tail']}"
 
 
 def _adapt(values: Any) -> Any:

@@ -26,24 +26,24 @@ KINDS: Final = {"none": "", "mqtt": "broker", "webhook": "receiver", "stdout": "
 
 _SHOWN: Final = ("every", "key", "updated_at")
 _TOLD: Final = ("key", "updated_at", "updated_since", "bound", "precision of since", "end of list", "same order twice")
-"""What is worth a comment where it could not be told."""
+"""What is worth a comment where it could not be found out."""
 _HEAD: Final = """\
-# The configuration of dockbell, begun by "dockbell init" and yours to change: "dockbell check" tells what would fail,
-# "dockbell run" is the daemon. Every key that works stands in config.example.toml, with its default.
+# The configuration of dockbell, written by "dockbell init" and yours to change. "dockbell check" finds what would fail,
+# "dockbell run" is the daemon. config.example.toml has every key with its default.
 """
 _NAME: Final = "names this dockbell in the source of its events"
 _STORE: Final = (
-    Line("url", "sqlite:///dockbell.db", "where snapshots and events are kept; counts from this file's folder"),
-    Line("keep_events", "7d", "how long events are kept that no sink owes any more"),
+    Line("url", "sqlite:///dockbell.db", "where snapshots and events are kept; relative to this file's folder"),
+    Line("keep_events", "7d", "how long events are kept after every sink has settled them"),
 )
 _MEASURED: Final = """\
-# Measured with {sent} requests; "dockbell probe" measures it again, and says more. What it could not tell is assumed.
+# Measured with {sent} requests; "dockbell probe" measures it again and says more. What it could not find out is assumed.
 """
 _UNMEASURED: Final = """\
 # Not measured: {reason}.
-# All that follows is assumed, and what identifies the records is not known: a key that dockbell must learn is
-# provisional: before a whole pass has proven it unique there are no deletions, and no events at all unless it is the
-# record's own id. "dockbell probe" finds it out.
+# The rest is assumed. What identifies the records is not known, so dockbell learns it: until a whole pass has proven
+# the key unique, there are no deletions, and no events at all unless the key is the record's own id. "dockbell probe"
+# finds the key.
 """
 _TYPES: Final = {
     "mqtt": "each event, and the latest state of each record, retained",

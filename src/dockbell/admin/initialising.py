@@ -37,7 +37,7 @@ _STORE: Final = (
     Line("keep_events", "7d", "how long events are kept after every sink has settled them"),
 )
 _MEASURED: Final = """\
-# Measured with {sent} requests; "dockbell probe" measures it again and says more. What it could not find out is assumed.
+# Measured with {sent} requests; "dockbell probe" measures it again and says more. What it did not find out is assumed.
 """
 _UNMEASURED: Final = """\
 # Not measured: {reason}.

@@ -27,8 +27,10 @@ class SeenRows:
                     self.count += 1
         return known
 
-    def __contains__(self, row: int) -> bool:
-        return row <= self.last_row and bool(self._bits[row >> 3] & 1 << (row & 7))
+    def find_unseen(self, rows: Iterable[int]) -> list[int]:
+        """Return those of some rows that cannot be new, and were not added."""
+        bits, last_row = self._bits, self.last_row
+        return [row for row in rows if row <= last_row and not bits[row >> 3] & 1 << (row & 7)]
 
     def grow(self, last_row: int) -> None:
         if last_row > self.last_row:

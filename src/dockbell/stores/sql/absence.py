@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -20,7 +21,7 @@ from dockbell.stores.sql.lease import Lease, update_feed
 from dockbell.stores.sql.outbox import append_events, write_notes
 from dockbell.stores.sql.runs import load_run, save_run
 
-_SCAN_ROWS: Final = 20_000
+_SCAN_ROWS: Final = 5000
 _DIGEST_SIZE: Final = 16
 _UNLISTED: Final = 2
 """Marks, in ``ignored_until_seen``, a record that was found when it was asked for, though no list showed it."""
@@ -39,32 +40,47 @@ def find_absent(connection: Connection, feed_id: int, seen: SeenRows) -> Absente
     The digest is the sum, modulo 2 to the 128th, of the hashes of key and fingerprint of every record that is there.
     Suspicions of a pass that was not closed, because the process died, do not count.
     """
-    absent = []
-    missing = {}
+    absent: list[int] = []
     total = stored = unlisted = 0
-    unclosed = _find_unclosed(connection, feed_id)
     (last,) = connection.execute("SELECT last_row FROM feeds WHERE id = ?", (feed_id,)).fetchone()
     for first in range(1, last + 1, _SCAN_ROWS):
         # In the order of the rows and a part at a time: memory stays flat, and other readers are not kept waiting.
-        for row, suspected_at, absences, missing_at, ignored_until_seen, key, fingerprint in connection.execute(
-            f"SELECT row, CASE WHEN NOT {_IS_UNCLOSED} THEN suspected_at END, absences, missing_at,"
-            " ignored_until_seen, key, fingerprint FROM records"
+        found = connection.execute(
+            "SELECT row, ignored_until_seen, key, fingerprint FROM records"
             " WHERE feed = ? AND row BETWEEN ? AND ? AND gone_at IS NULL ORDER BY row",
-            (*unclosed, feed_id, first, first + _SCAN_ROWS - 1),
-        ):
-            unlisted += ignored_until_seen in (_UNLISTED, _FOUND)
-            if ignored_until_seen not in (0, _FOUND):
-                continue
-            if row <= seen.last_row:
-                stored += 1
-                if row not in seen:
-                    absent.append((row, moment(suspected_at), absences))
-                    if missing_at is not None:
-                        missing[row] = from_micros(missing_at)
-                    continue
-            digest = blake2b(key.encode() + b"\n" + fingerprint, digest_size=_DIGEST_SIZE).digest()
-            total += int.from_bytes(digest)
-    return Absentees(absent, f"{total % (1 << 8 * _DIGEST_SIZE):032x}", stored, missing, unlisted > 0)
+            (feed_id, first, first + _SCAN_ROWS - 1),
+        ).fetchall()
+        unlisted += sum(ignored in (_UNLISTED, _FOUND) for _, ignored, _, _ in found)
+        there = [each for each in found if each[1] in (0, _FOUND)]
+        rows = [each[0] for each in there]
+        stored += bisect_right(rows, seen.last_row)
+        if unseen := set(seen.find_unseen(rows)):
+            absent += sorted(unseen)
+            there = [each for each in there if each[0] not in unseen]
+        total += sum(
+            int.from_bytes(blake2b(key.encode() + b"\n" + fingerprint, digest_size=_DIGEST_SIZE).digest())
+            for _, _, key, fingerprint in there
+        )
+    rows_absent, missing = _look_closer(connection, feed_id, absent)
+    return Absentees(rows_absent, f"{total % (1 << 8 * _DIGEST_SIZE):032x}", stored, missing, unlisted > 0)
+
+
+def _look_closer(
+    connection: Connection, feed_id: int, absent: Sequence[int]
+) -> tuple[list[tuple[int, datetime | None, int]], dict[int, datetime]]:
+    """Return what is known of absent rows, as :class:`Absentees` has it."""
+    unclosed = _find_unclosed(connection, feed_id)
+    found = [
+        each
+        for some in portions(absent)
+        for each in connection.execute(
+            f"SELECT row, CASE WHEN NOT {_IS_UNCLOSED} THEN suspected_at END, absences, missing_at FROM records"
+            f" WHERE feed = ? AND row IN ({marks(some)}) ORDER BY row",
+            (*unclosed, feed_id, *some),
+        )
+    ]
+    rows = [(row, moment(suspected_at), absences) for row, suspected_at, absences, _ in found]
+    return rows, {row: from_micros(missing_at) for row, _, _, missing_at in found if missing_at is not None}
 
 
 def find_told_apart(

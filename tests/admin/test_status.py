@@ -612,3 +612,25 @@ async def test_status_tells_what_the_requests_do_not_suffice_for(
     ).feeds
     await read_store.aclose()
     assert (status.short_of, status.every, status.is_dated) == (short_of, timedelta(minutes=20), True)
+
+
+def drifting(resource: str, drift: Drift, count: int) -> FeedStatus:
+    named = Feed("main", resource)
+    full = run(RunKind.PASS, NOON - 5 * MINUTE)
+    state = FeedState(1, named, proven=True, full=full, drift=drift, drifted=count)
+    return replace(READ, feed=named, state=state)
+
+
+def test_drift_of_the_same_fields_in_several_feeds_of_a_source_is_one_reason() -> None:
+    feeds = (
+        drifting("shipments", DRIFT, 12),
+        drifting("stock", DRIFT, 30),
+        drifting("items", replace(DRIFT, paths=frozenset({"/c"})), 5),
+    )
+    one, alone = find_reasons(Status(NOON, "process 1", feeds, ()))
+    assert str(one) == (
+        "source main: 42 readings are held that differ by /a, /b alone, in shipments, stock;"
+        ' "dockbell drift absorb FEED" or "dockbell drift publish FEED" decides'
+    )
+    assert [one.is_about(each.feed) for each in feeds] == [True, True, False]
+    assert (alone.about, [alone.is_about(each.feed) for each in feeds]) == ("feed:main/items", [False, False, True])

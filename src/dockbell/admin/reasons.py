@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,7 +16,7 @@ from typing import Final
 from dockbell.admin.status import FeedStatus, Status
 from dockbell.config import format_duration
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.model import RESOURCES, RunKind
+from dockbell.core.model import RESOURCES, Feed, RunKind
 from dockbell.core.planning.forecast import in_words
 from dockbell.core.reading.shape import is_own_id
 from dockbell.ports import Condition, Failing, FeedState, Footprint, SinkState
@@ -49,6 +49,7 @@ class Reason:
     name: str  # which source, feed or sink; empty for the others
     words: str  # what is wrong, and what to do
     weight: Weight = Weight.WAITING
+    feeds: tuple[Feed, ...] = ()  # those of a source that it is about; empty: all
 
     @property
     def hinders(self) -> bool:
@@ -58,6 +59,12 @@ class Reason:
     def about(self) -> str:
         """``daemon``, ``store``, ``web``, ``source:main``, ``feed:main/stock``, ``sink:erp``."""
         return f"{self.kind}:{self.name}" if self.name else self.kind
+
+    def is_about(self, feed: Feed) -> bool:
+        """Return whether it is about a feed, alone or with others of its source."""
+        if self.kind == "source":
+            return self.name == feed.source and (not self.feeds or feed in self.feeds)
+        return self.kind == "feed" and self.name == str(feed)
 
     def __str__(self) -> str:
         subject = self.name if self.kind == "feed" else f"{self.kind} {self.name}".rstrip()
@@ -179,10 +186,40 @@ def _check_source(source: str, feeds: Sequence[FeedStatus], at: datetime, *, are
         last = max(failing.values(), key=attrgetter("until"))
         words = f"no feed could be read for {format_age(at - since)}, {tries}; the last: {last.problem}"
         yield Reason("source", source, words, Weight.FAILING)
+    drifting = _find_alike_drift(feeds)
+    for alike in drifting:
+        yield Reason("source", source, _describe_alike_drift(alike), feeds=tuple(state.feed for state in alike))
+    of_several = {state.feed for alike in drifting for state in alike}
     for each in feeds:
         is_told = is_down or (are_firsts_told and _is_read_first(each))
-        found = _check_feed(each, at, None if is_down else failing.get(each.feed), is_told=is_told)
+        is_drift_told = each.feed in of_several
+        found = _check_feed(
+            each, at, None if is_down else failing.get(each.feed), is_told=is_told, is_drift_told=is_drift_told
+        )
         yield from (Reason("feed", str(each.feed), words, weight) for words, weight in found)
+
+
+def _find_alike_drift(feeds: Iterable[FeedStatus]) -> Sequence[Sequence[FeedState]]:
+    """Return the feeds that hold drift of the same fields, several together: a service was deployed with these."""
+    alike: dict[frozenset[str], list[FeedState]] = {}
+    for each in feeds:
+        if each.state is not None and not each.paused and _is_drift_held(each.state):
+            assert each.state.drift is not None
+            alike.setdefault(frozenset(each.state.drift.paths), []).append(each.state)
+    return [states for states in alike.values() if len(states) > 1]
+
+
+def _describe_alike_drift(states: Sequence[FeedState]) -> str:
+    count = sum(state.drifted for state in states)
+    resources = ", ".join(state.feed.resource for state in states)
+    return (
+        f"{count or ''} readings are held that differ by {_write_paths(states[0])} alone, in {resources};".lstrip()
+        + ' "dockbell drift absorb FEED" or "dockbell drift publish FEED" decides'
+    )
+
+
+def _is_drift_held(state: FeedState) -> bool:
+    return state.drift is not None and state.drift.decision is Decision.HOLD
 
 
 def _find_failing(status: FeedStatus) -> Failing | None:
@@ -198,11 +235,12 @@ def _find_failing(status: FeedStatus) -> Failing | None:
 
 
 def _check_feed(
-    status: FeedStatus, at: datetime, failing: Failing | None, *, is_told: bool
+    status: FeedStatus, at: datetime, failing: Failing | None, *, is_told: bool, is_drift_told: bool
 ) -> Iterator[tuple[str, Weight]]:
     """Yield the reasons of a feed, with the weight of each; of one that an operator has paused there is none.
 
     ``is_told``: that its readings fail or are late, or that it was not read yet, is said of several feeds at once.
+    ``is_drift_told``: so is the drift that it holds.
     """
     if status.paused:
         return
@@ -223,7 +261,8 @@ def _check_feed(
     if state is not None:
         if words := _check_passes(status, state, at):
             yield words, Weight.FAILING
-        yield from ((words, Weight.WAITING) for words in find_waiting(state))
+        waiting = find_waiting(state, is_drift_told=is_drift_told)
+        yield from ((words, Weight.WAITING) for words in waiting)
 
 
 def _check_passes(status: FeedStatus, state: FeedState, at: datetime) -> str:
@@ -242,14 +281,14 @@ def _check_passes(status: FeedStatus, state: FeedState, at: datetime) -> str:
     return f"no complete pass {ago}{failed}; {PASSES_BLIND}{polls}"
 
 
-def find_waiting(state: FeedState) -> Iterator[str]:
+def find_waiting(state: FeedState, *, is_drift_told: bool = False) -> Iterator[str]:
     """Yield what waits for an operator's decision on a feed, each with the commands."""
     if state.held:
         yield (
             f"{state.held} records are absent, too many to believe that they were deleted; look at the API, then"
             f' "dockbell deletes approve {state.feed}" or "dockbell deletes reject {state.feed}"'
         )
-    if state.drift is not None and state.drift.decision is Decision.HOLD:
+    if _is_drift_held(state) and not is_drift_told:
         count = f"{state.drifted} readings" if state.drifted else "readings"
         yield (
             f"{count} are held that differ by {_write_paths(state)} alone;"

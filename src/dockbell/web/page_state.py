@@ -75,8 +75,7 @@ class PageState:
             absent: Sequence[StoredRecord] = ()
             if each.state is not None and each.state.held:
                 absent = await self._read_store.find_suspected(each.state.id, _DELETIONS_MOST)
-            abouts = {f"feed:{each.feed}", f"source:{each.feed.source}"}
-            found = [reason for reason in reasons if reason.about in abouts]
+            found = [reason for reason in reasons if reason.is_about(each.feed)]
             parts[f"feed:{each.feed}"] = {
                 **self._describe_feed(each, status.at),
                 "reasons": [reason.words for reason in found],

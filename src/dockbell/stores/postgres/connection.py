@@ -202,10 +202,11 @@ class PostgresConnection:
 
     def executemany(self, statement: str, values: Iterable[Any], /) -> Cursor:
         rows, translated = [_adapt(each) for each in values], translate(statement)
-        answers = [_Answer(self, translated, rows, many=True)]
         if len(rows) > 1 and can_join(translated, rows):
             parts = (rows[start : start + _ROWS_AT_ONCE] for start in range(0, len(rows), _ROWS_AT_ONCE))
             answers = [self._join(translated, part) for part in parts]
+        else:
+            answers = [_Answer(self, translated, rows, many=True)]
         if rows:
             waits = self.in_transaction
             self._waiting += answers
@@ -352,7 +353,7 @@ def can_join(statement: str, rows: Sequence[Any]) -> bool:
     return len({tuple(row[place] for place in places) for row in rows}) == len(rows)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _write_insert(statement: str, count: int) -> str:
     """Return the statement that inserts so many rows; its placeholders are those of the server."""
     insert = _INSERT.fullmatch(statement)

@@ -34,7 +34,7 @@ _HEAD: Final = """\
 _NAME: Final = "names this dockbell in the source of its events"
 _STORE: Final = (
     Line("url", "sqlite:///dockbell.db", "where snapshots and events are kept; relative to this file's folder"),
-    Line("keep_events", "7d", "how long events are kept after every sink has settled them"),
+    Line("keep_events", "7d", "how long events are kept, and longer while a sink waits for them"),
 )
 _MEASURED: Final = """\
 # Measured with {sent} requests; "dockbell probe" measures it again and says more. What it did not find out is assumed.

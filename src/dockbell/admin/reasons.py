@@ -188,7 +188,7 @@ def _check_source(source: str, feeds: Sequence[FeedStatus], at: datetime, *, are
         yield Reason("source", source, words, Weight.FAILING)
     drifting = _find_alike_drift(feeds)
     for alike in drifting:
-        yield Reason("source", source, _describe_alike_drift(alike), feeds=tuple(state.feed for state in alike))
+        yield Reason("source", source, _describe_drift(alike), feeds=tuple(state.feed for state in alike))
     of_several = {state.feed for alike in drifting for state in alike}
     for each in feeds:
         is_told = is_down or (are_firsts_told and _is_read_first(each))
@@ -201,20 +201,22 @@ def _check_source(source: str, feeds: Sequence[FeedStatus], at: datetime, *, are
 
 def _find_alike_drift(feeds: Iterable[FeedStatus]) -> Sequence[Sequence[FeedState]]:
     """Return the feeds that hold drift of the same fields, several together: a service was deployed with these."""
-    alike: dict[frozenset[str], list[FeedState]] = {}
+    alike: dict[str, list[FeedState]] = {}
     for each in feeds:
         if each.state is not None and not each.paused and _is_drift_held(each.state):
-            assert each.state.drift is not None
-            alike.setdefault(frozenset(each.state.drift.paths), []).append(each.state)
+            alike.setdefault(_write_paths(each.state), []).append(each.state)
     return [states for states in alike.values() if len(states) > 1]
 
 
-def _describe_alike_drift(states: Sequence[FeedState]) -> str:
+def _describe_drift(states: Sequence[FeedState]) -> str:
+    """Return what is held of one feed, or of several by the same fields, with the commands that decide."""
     count = sum(state.drifted for state in states)
-    resources = ", ".join(state.feed.resource for state in states)
+    held = f"{count} readings" if count else "readings"
+    several = f", in {', '.join(state.feed.resource for state in states)}" if len(states) > 1 else ""
+    feed = "FEED" if several else states[0].feed
     return (
-        f"{count or ''} readings are held that differ by {_write_paths(states[0])} alone, in {resources};".lstrip()
-        + ' "dockbell drift absorb FEED" or "dockbell drift publish FEED" decides'
+        f"{held} are held that differ by {_write_paths(states[0])} alone{several};"
+        f' "dockbell drift absorb {feed}" or "dockbell drift publish {feed}" decides'
     )
 
 
@@ -289,11 +291,7 @@ def find_waiting(state: FeedState, *, is_drift_told: bool = False) -> Iterator[s
             f' "dockbell deletes approve {state.feed}" or "dockbell deletes reject {state.feed}"'
         )
     if _is_drift_held(state) and not is_drift_told:
-        count = f"{state.drifted} readings" if state.drifted else "readings"
-        yield (
-            f"{count} are held that differ by {_write_paths(state)} alone;"
-            f' "dockbell drift absorb {state.feed}" or "dockbell drift publish {state.feed}" decides'
-        )
+        yield _describe_drift([state])
     if state.quarantined:
         yield (
             f"{state.quarantined} records in quarantine cannot be read or told apart;"

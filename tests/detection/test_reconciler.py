@@ -947,6 +947,21 @@ async def test_an_approved_pass_deletes_what_is_absent_again(rig: Rig) -> None:
     assert await rig.delay() == 86_400
 
 
+async def test_what_an_operator_approved_does_not_hold_later_deletions_of_the_day(crowd: Rig) -> None:
+    for number in range(1000):
+        del crowd.source.records[f"n{number}"]
+    await crowd.read_whole()
+    crowd.clock.pass_(60)
+    await crowd.reconciler.reconcile(approve=True)
+    crowd.restart()
+    for number in range(1000, 1010):
+        del crowd.source.records[f"n{number}"]
+    await crowd.read_whole(after=600)
+    await crowd.read_whole(after=600)
+    assert (await crowd.tracked.state()).held == 0
+    assert len([event for event in await crowd.events() if " deleted " in event]) == 1010
+
+
 async def test_an_approved_pass_asks_for_each_shipment_where_one_of_them_is_there(rig: Rig) -> None:
     rig.feed = SHIPMENTS
     rig.source.page_size = 200

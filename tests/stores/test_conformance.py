@@ -574,6 +574,8 @@ async def test_what_is_suspected_and_absent_again_is_buried_with_an_event(store:
     assert await store.read_states([(FEED, "a")]) == {}
     assert await store.feed(state.feed).count_deleted(NOON) == 1
     assert await store.feed(state.feed).count_deleted(later(seconds=1)) == 0
+    await close_pass(store, state, is_approved=True)
+    assert await store.feed(state.feed).count_deleted(NOON) == 0
     await commit(store, state, {"id": "a"})
     assert await told(store, after=3) == ["a restored 3"]
     assert await store.read_states([(FEED, "a")]) == {(FEED, "a"): b'{"id": "a"}'}

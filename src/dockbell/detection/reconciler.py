@@ -194,6 +194,7 @@ class Reconciler:
                 newest=_find_newest(found),
                 boundary=_find_boundary(state, found),
                 is_first=is_first,
+                is_approved=approve,
                 lateness=feed.profile.learn_lateness(run),
                 statements=statements,
                 compose=feed.compose,

@@ -106,7 +106,10 @@ class FeedStore(Protocol):
         """Return the rows that ``seen`` does not hold, but for tombstones and records that absence checks ignore."""
 
     async def count_deleted(self, since: datetime) -> int:
-        """Return how many of a feed's records were deleted since then, those that were purged left out."""
+        """Return how many of a feed's records were deleted since then, but for those that no limit shall count.
+
+        These are records that were purged, and all that were deleted before an operator last approved deletions.
+        """
 
     async def suspect(self, rows: Sequence[int], at: datetime) -> None:
         """Note rows that a complete pass did not show, and when the first such pass ended."""
@@ -121,6 +124,7 @@ class FeedStore(Protocol):
         newest: datetime | None,
         boundary: datetime | None = None,
         is_first: bool = False,
+        is_approved: bool = False,
         lateness: Lateness | None,
         statements: Sequence[Statement],
         compose: Compose,
@@ -136,6 +140,7 @@ class FeedStore(Protocol):
             newest: See :meth:`end_baseline`.
             boundary: See :meth:`end_baseline`.
             is_first: It met so much for the first time that none before can have been whole: it counts as the first.
+            is_approved: An operator approved the deletions of the pass; see :meth:`count_deleted`.
             lateness: How late records become visible, where that is to be stored.
             statements: What is stated at its end.
             compose: Gives them their number.

@@ -62,4 +62,6 @@ MIGRATIONS: Final = (
         CREATE INDEX attempts_key ON attempts (feed, key);
         """
     ),
+    # When deletions were approved. To an older process those count against the next ones of the day, as before.
+    Migration(pre="ALTER TABLE feeds ADD COLUMN approved_at BIGINT;"),
 )

@@ -146,6 +146,7 @@ CREATE TABLE feeds (
     token BIGINT NOT NULL DEFAULT 0,                       -- raised when a process takes the feed; commits name it
     plan TEXT COLLATE "C" NOT NULL DEFAULT '', -- JSON object: what its runs found and cost, its interval by that
     signal TEXT COLLATE "C" NOT NULL DEFAULT '',           -- JSON object: whether another feed's polls show its changes
+    approved_at BIGINT,                                    -- an operator approved deletions: those before do not count any more
     UNIQUE (source, resource)
 );
 

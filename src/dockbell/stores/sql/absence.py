@@ -105,8 +105,9 @@ def find_told_apart(
 
 def count_deleted(connection: Connection, feed_id: int, since: datetime) -> int:
     (count,) = connection.execute(
-        "SELECT count(*) FROM records WHERE feed = ? AND gone_at >= ? AND fingerprint <> ?",
-        (feed_id, to_micros(since), PURGED),
+        "SELECT count(*) FROM records WHERE feed = ? AND gone_at >= ? AND fingerprint <> ?"
+        " AND gone_at > (SELECT coalesce(approved_at, 0) FROM feeds WHERE id = ?)",
+        (feed_id, to_micros(since), PURGED, feed_id),
     ).fetchone()
     return int(count)
 
@@ -166,6 +167,7 @@ def close_pass(
     newest: datetime | None,
     boundary: datetime | None,
     is_first: bool,
+    is_approved: bool,
     lateness: Lateness | None,
     statements: Sequence[Statement],
     compose: Compose,
@@ -179,6 +181,8 @@ def close_pass(
             update_feed(connection, lease, "passes = 1, baselines = baselines + 1")
         ending = (held, micros(confirm_at), run.tally.drifted)
         update_feed(connection, lease, "suspended = ?, confirm_at = ?, drifted = ?", ending)
+        if is_approved:
+            update_feed(connection, lease, "approved_at = ?", [to_micros(now)])
         if lateness is not None:
             save_lateness(connection, lease, lateness)
         # A whole pass that held nothing for it ends a drift: it is gone, or the operator has decided. Of one that polls

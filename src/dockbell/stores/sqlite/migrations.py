@@ -461,4 +461,7 @@ MIGRATIONS: Final = (
     ) STRICT;
     CREATE INDEX attempts_key ON attempts (feed, key);
     """,
+    """
+    ALTER TABLE feeds ADD COLUMN approved_at INTEGER;
+    """,
 )

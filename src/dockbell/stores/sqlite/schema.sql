@@ -50,6 +50,7 @@ CREATE TABLE feeds (
     token          INTEGER NOT NULL DEFAULT 0,   -- raised when a process takes the feed; commits name it
     plan           TEXT NOT NULL DEFAULT '',     -- JSON object: what its runs found and cost, its interval by that
     signal         TEXT NOT NULL DEFAULT '',     -- JSON object: whether another feed's polls show its changes
+    approved_at    INTEGER,                      -- an operator approved deletions: those before do not count any more
     UNIQUE (source, resource)
 ) STRICT;
 

@@ -9,7 +9,7 @@ import pytest
 
 from dockbell.admin.as_json import WebModel, describe_status
 from dockbell.admin.delays import FeedDelays
-from dockbell.admin.reasons import describe_feed, find_reasons, format_age, list_reasons
+from dockbell.admin.reasons import describe_feed, describe_feeds, find_reasons, format_age, list_reasons
 from dockbell.admin.status import FeedStatus, Gap, Status, load_status
 from dockbell.app.scheduler import next_time
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
@@ -53,6 +53,12 @@ def stands(**fields: Any) -> FeedStatus:
 def failure(count: int, minutes: float, problem: str = "HTTP 503") -> Failing:
     """Return how readings fail, the first of them so many minutes ago, the last just now."""
     return Failing(count, NOON - minutes * MINUTE, NOON, problem)
+
+
+def of(status: FeedStatus, resource: str) -> FeedStatus:
+    """Return what is known of a feed as that of another feed of its source."""
+    feed = Feed("main", resource)
+    return replace(status, feed=feed, state=None if status.state is None else replace(status.state, feed=feed))
 
 
 def judge(*feeds: FeedStatus, holder: str = "process 1", sink: SinkState = QUIET) -> list[str]:
@@ -131,8 +137,38 @@ def test_a_feed_that_needs_a_look_gives_its_reason(status: FeedStatus, reason: s
     assert judge(status) == [f"main/shipments: {reason}"]
 
 
-def test_a_feed_gives_every_reason_that_it_has() -> None:
-    assert len(judge(replace(feed(problem="no key", held=3), expected_at=NOON - MINUTE))) == 3
+def test_a_feed_gives_every_reason_that_it_has_and_each_cause_once() -> None:
+    stopped = replace(feed(problem="no key", held=3), expected_at=NOON - MINUTE)
+    first, second = judge(stopped)
+    assert first == "main/shipments: no key; last read to its end 5m ago"
+    assert second.startswith("main/shipments: 3 records are absent")
+
+
+def test_what_stops_several_feeds_of_a_source_is_one_reason() -> None:
+    refusal = "HTTP 401; the API does not accept the key, check api_key"
+    feeds = [
+        replace(of(each, resource), expected_at=NOON - MINUTE)
+        for resource in ("items", "shipments", "stock")
+        for each in [feed(problem=f"GET /v1/{resource}: {refusal}")]
+    ]
+    assert judge(*feeds) == [f"source main: no feed is read for 5m: GET /v1/items: {refusal}"]
+    well = of(feed(), "warehouses")
+    assert judge(*feeds, well) == [
+        f"source main: items, shipments, stock are not read for 5m: GET /v1/items: {refusal}"
+    ]
+    (reason,) = find_reasons(Status(NOON, "process 1", (*feeds, well), ()))
+    assert reason.hinders
+    assert [reason.is_about(each.feed) for each in (*feeds, well)] == [True, True, True, False]
+
+
+def test_an_outage_to_which_several_feeds_were_blind_is_one_remark() -> None:
+    gaps = {"items": Gap(NOON - 9 * MINUTE, NOON - MINUTE, "down"), "stock": Gap(NOON - 8 * MINUTE, NOON, "down")}
+    feeds = [replace(of(stands(), resource), gap=each) for resource, each in gaps.items()]
+    other = replace(of(stands(), "warehouses"), gap=Gap(None, NOON - MINUTE, "store_lost"))
+    assert [*describe_feeds(Status(NOON, "process 1", (*feeds, other), ()))] == [
+        "main: was blind in items, stock for up to 8m until 0s ago: down",
+        "main/warehouses: was blind until 1m ago: store_lost",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -115,7 +115,19 @@ def format_age(age: timedelta) -> str:
     return format_duration(whole - whole % grain)
 
 
-def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
+def describe_feeds(status: Status) -> Iterator[str]:
+    """Yield remarks on all feeds that need no action; what several feeds of a source have in common is one."""
+    for source, each_of in groupby(status.feeds, lambda each: each.feed.source):
+        feeds = tuple(each_of)
+        blind = _find_alike(feeds, lambda each: "" if each.gap is None else each.gap.reason)
+        yield from (f"{source}: {_describe_gaps(alike, status.at)}" for alike in blind)
+        told = {each.feed for alike in blind for each in alike}
+        for each in feeds:
+            remarks = describe_feed(each, status.at, is_gap_told=each.feed in told)
+            yield from (f"{each.feed}: {remark}" for remark in remarks)
+
+
+def describe_feed(status: FeedStatus, at: datetime, *, is_gap_told: bool = False) -> Iterator[str]:
     """Yield remarks on a feed that need no action."""
     state = status.state
     yield from _describe_reading(status)
@@ -140,10 +152,18 @@ def describe_feed(status: FeedStatus, at: datetime) -> Iterator[str]:
         met, told = write_share(share), sum(status.delays.buckets.values())
         goal = f"the freshness goal of {format_duration(status.freshness_goal)}"
         yield f"{met} of {told:,} changes to sinks in the last hour have met {goal}"
-    if status.gap is not None:
-        gap = status.gap
-        length = "" if gap.began_at is None else f" for {format_age(gap.ended_at - gap.began_at)}"
-        yield f"was blind{length} until {format_age(at - gap.ended_at - status.offset)} ago: {gap.reason}"
+    if status.gap is not None and not is_gap_told:
+        yield _describe_gaps([status], at)
+
+
+def _describe_gaps(feeds: Sequence[FeedStatus], at: datetime) -> str:
+    """Return how long dockbell was blind to a feed, or at most to one of several, and until when."""
+    gaps = [(each.gap, each.offset) for each in feeds if each.gap is not None]
+    lengths = [gap.ended_at - gap.began_at for gap, _ in gaps if gap.began_at is not None]
+    ended = min(at - gap.ended_at - offset for gap, offset in gaps)
+    up_to, several = ("up to ", f" in {_list_resources(feeds)}") if len(feeds) > 1 else ("", "")
+    length = f" for {up_to}{format_age(max(lengths))}" if lengths else ""
+    return f"was blind{several}{length} until {format_age(ended)} ago: {gaps[0][0].reason}"
 
 
 def _describe_reading(status: FeedStatus) -> Iterator[str]:
@@ -186,26 +206,63 @@ def _check_source(source: str, feeds: Sequence[FeedStatus], at: datetime, *, are
         last = max(failing.values(), key=attrgetter("until"))
         words = f"no feed could be read for {format_age(at - since)}, {tries}; the last: {last.problem}"
         yield Reason("source", source, words, Weight.FAILING)
-    drifting = _find_alike_drift(feeds)
+    stopped = _find_alike(feeds, _cause_of_stop)
+    for alike in stopped:
+        yield Reason("source", source, _describe_stop(alike, feeds, at), Weight.FAILING, _feeds_of(alike))
+    drifting = _find_alike(feeds, _drift_held)
     for alike in drifting:
-        yield Reason("source", source, _describe_drift(alike), feeds=tuple(state.feed for state in alike))
-    of_several = {state.feed for alike in drifting for state in alike}
+        words = _describe_drift([each.state for each in alike if each.state is not None])
+        yield Reason("source", source, words, feeds=_feeds_of(alike))
+    stopped_together = {each.feed for alike in stopped for each in alike}
+    drifting_together = {each.feed for alike in drifting for each in alike}
     for each in feeds:
-        is_told = is_down or (are_firsts_told and _is_read_first(each))
-        is_drift_told = each.feed in of_several
+        is_told = is_down or each.feed in stopped_together or (are_firsts_told and _is_read_first(each))
+        is_drift_told = each.feed in drifting_together
         found = _check_feed(
             each, at, None if is_down else failing.get(each.feed), is_told=is_told, is_drift_told=is_drift_told
         )
         yield from (Reason("feed", str(each.feed), words, weight) for words, weight in found)
 
 
-def _find_alike_drift(feeds: Iterable[FeedStatus]) -> Sequence[Sequence[FeedState]]:
-    """Return the feeds that hold drift of the same fields, several together: a service was deployed with these."""
-    alike: dict[str, list[FeedState]] = {}
+def _find_alike(feeds: Iterable[FeedStatus], cause: Callable[[FeedStatus], str]) -> Sequence[Sequence[FeedStatus]]:
+    """Return the feeds that have a cause in common, where several have it; an empty cause is none."""
+    alike: dict[str, list[FeedStatus]] = {}
     for each in feeds:
-        if each.state is not None and not each.paused and _is_drift_held(each.state):
-            alike.setdefault(_write_paths(each.state), []).append(each.state)
-    return [states for states in alike.values() if len(states) > 1]
+        if found := cause(each):
+            alike.setdefault(found, []).append(each)
+    return [some for some in alike.values() if len(some) > 1]
+
+
+def _feeds_of(feeds: Iterable[FeedStatus]) -> tuple[Feed, ...]:
+    return tuple(each.feed for each in feeds)
+
+
+def _list_resources(feeds: Iterable[FeedStatus]) -> str:
+    return ", ".join(each.feed.resource for each in feeds)
+
+
+def _cause_of_stop(status: FeedStatus) -> str:
+    """Return why a feed waits for an operator, without the request that met it; empty where it does not.
+
+    A key that is refused stops all feeds of a source, each by an answer to a request of its own.
+    """
+    problem = "" if status.state is None or status.paused else status.state.problem
+    return problem.partition(": ")[2] or problem
+
+
+def _describe_stop(stopped: Sequence[FeedStatus], feeds: Sequence[FeedStatus], at: datetime) -> str:
+    """Return why several feeds of a source are not read any more, and for how long none of them was."""
+    read_at = max((each.read_at for each in stopped if each.read_at is not None), default=None)
+    lapse = "" if read_at is None else f" for {format_age(at - read_at)}"
+    which = "no feed is read" if len(stopped) == len(feeds) else f"{_list_resources(stopped)} are not read"
+    problem = "" if stopped[0].state is None else stopped[0].state.problem
+    return f"{which}{lapse}: {problem}"
+
+
+def _drift_held(status: FeedStatus) -> str:
+    """Return of which fields a feed holds drift; empty where it holds none. A service was deployed with these."""
+    state = status.state
+    return _write_paths(state) if state is not None and not status.paused and _is_drift_held(state) else ""
 
 
 def _describe_drift(states: Sequence[FeedState]) -> str:
@@ -241,21 +298,24 @@ def _check_feed(
 ) -> Iterator[tuple[str, Weight]]:
     """Yield the reasons of a feed, with the weight of each; of one that an operator has paused there is none.
 
-    ``is_told``: that its readings fail or are late, or that it was not read yet, is said of several feeds at once.
+    ``is_told``: why it is not read, or that it was not read yet, is said of several feeds at once.
     ``is_drift_told``: so is the drift that it holds.
     """
     if status.paused:
         return
     state = status.state
     failure = f"; last attempt: {state.last_failure}" if state is not None and state.last_failure else ""
-    is_late = status.read_at is not None and status.expected_at is not None and status.expected_at < at
+    is_late = status.expected_at is not None and status.expected_at < at
+    late = (
+        "" if status.read_at is None or not is_late else f"last read to its end {format_age(at - status.read_at)} ago"
+    )
     if state is not None and state.problem:
-        yield state.problem, Weight.FAILING
+        if not is_told:
+            yield "; ".join(filter(None, (state.problem, late))), Weight.FAILING
     elif status.read_at is None and not is_told:
         yield f"never read to its end yet{failure}", Weight.FAILING if failure else Weight.PROGRESS
-    if status.read_at is not None and is_late and not is_told:
-        ago = format_age(at - status.read_at)
-        yield f"last read to its end {ago} ago, expected {status.schedule}{failure}", Weight.FAILING
+    elif late and not is_told:
+        yield f"{late}, expected {status.schedule}{failure}", Weight.FAILING
     elif failing is not None and status.read_at is not None:
         ago = f"{format_age(at - failing.since)} ago"
         failed = f"reading failed {ago}" if failing.count == 1 else f"{failing.count} readings failed, the first {ago}"

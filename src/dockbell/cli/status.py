@@ -108,9 +108,9 @@ def _print(found: Status, *, verbose: bool) -> None:
 
 
 def _print_remarks(found: Status, *, verbose: bool) -> None:
-    from dockbell.admin.reasons import describe_feed
+    from dockbell.admin.reasons import describe_feeds
 
-    lines = [f"{each.feed}: {remark}" for each in found.feeds for remark in describe_feed(each, found.at)]
+    lines = [*describe_feeds(found)]
     lines += [f"{each.feed}: {each.silence.kind}: {each.silence.words}" for each in found.feeds if each.silence.kind]
     lines += [f"sink {name}: {each.kind}: {each.words}" for name, each in found.silences.items() if each.kind]
     if not verbose:

@@ -20,6 +20,7 @@ from dockbell.sinks.alert.sender import Sender
 from dockbell.sinks.alert.text import Text, write_text
 from dockbell.telemetry import Telemetry
 
+_clock: Final = anyio.current_time
 _IDLE: Final = 30.0
 """Seconds without a message after which the process that sends them ends."""
 _HELP: Final = "see docs/how-to/alerts.md"
@@ -94,7 +95,7 @@ class AlertSink:
         return f'messages go to {answer.service}; "dockbell test {self.name}" sends one'
 
     async def _attempt(self, delivery: Delivery) -> Outcome:
-        event, now = delivery.event, anyio.current_time()
+        event, now = delivery.event, _clock()
         if event.feed != NOTICES or delivery.replayed:
             return await self._send(event)
         sent, is_over = self._sent.get(event.key), event.change == NoticeKind.RECOVERED

@@ -160,7 +160,7 @@ async def test_records_are_learned_from_what_is_stored(recorder: Recorder) -> No
     schema = await find_record_schema(recorder.read_store, "item")
     assert schema["properties"] == {"id": {"type": "string"}, "version": {"type": "integer"}}
     assert schema["required"] == ["id", "version"]
-    assert schema["description"] == "A record of items, as 6 readings have shown it."  # three, each with its event
+    assert schema["description"] == "A record of items, learned from 6 readings."  # three, each with its event
     assert "properties" not in await find_record_schema(recorder.read_store, "stock")
 
 
@@ -172,7 +172,7 @@ async def test_records_are_learned_from_what_the_last_events_show_too(
     await recorder.record(FEED, "a")
     await recorder.record(FEED, "a")
     schema = await find_record_schema(recorder.read_store, "item")
-    assert "as 5 readings" in schema["description"]  # one record, and before and after of two events
+    assert "from 5 readings" in schema["description"]  # one record, and before and after of two events
 
 
 async def test_records_are_read_in_portions_and_not_without_end(
@@ -181,14 +181,14 @@ async def test_records_are_read_in_portions_and_not_without_end(
     monkeypatch.setattr(operation, "_RECORDS_AT_ONCE", 2)
     monkeypatch.setattr(operation, "_EVENTS_MOST", 0)
     await recorder.record(FEED, *"abcde")
-    assert "as 5 readings" in (await find_record_schema(recorder.read_store, "item"))["description"]
+    assert "from 5 readings" in (await find_record_schema(recorder.read_store, "item"))["description"]
     monkeypatch.setattr(operation, "_RECORDS_MOST", 3)
-    assert "as 4 readings" in (await find_record_schema(recorder.read_store, "item"))["description"]
+    assert "from 4 readings" in (await find_record_schema(recorder.read_store, "item"))["description"]
 
 
 async def test_without_a_store_records_may_be_anything() -> None:
     assert await find_record_schema(None, "item") == {
         "title": "ItemRecord",
         "type": "object",
-        "description": "A record of items, as 0 readings have shown it.",
+        "description": "A record of items, learned from 0 readings.",
     }

@@ -58,7 +58,7 @@ def test_the_help_of_every_command_gives_an_example(command: str) -> None:
 @pytest.mark.parametrize("command", CONFIGURED)
 def test_help_says_where_the_configuration_is_looked_for(command: str) -> None:
     output = " ".join(CliRunner().invoke(main, [command, "--help"]).output.split())
-    assert "--config PATH The configuration file; else $DOCKBELL_CONFIG, else ./dockbell.toml." in output
+    assert "--config PATH Configuration file; default: $DOCKBELL_CONFIG, else ./dockbell.toml." in output
 
 
 HELP = """

@@ -13,9 +13,9 @@ from dockbell.cli import main
 from tests.reference.markdown import code, escape, page, table
 
 _INTRODUCTION: Final = """\
-Every command takes `--help`. Those that print a table take `--json`. All of them work while the daemon runs; those
-that need the store to themselves say so. The configuration is looked for at `--config PATH`, else at
-`$DOCKBELL_CONFIG`, else at `./dockbell.toml`. [Exit codes](errors.md#exit-codes) are 0, 1 and 2."""
+Every command takes `--help`. Commands that print a table take `--json`. All commands work while the daemon runs, unless
+their description says that they need the store to themselves. dockbell looks for the configuration at `--config PATH`,
+else at `$DOCKBELL_CONFIG`, else at `./dockbell.toml`. [Exit codes](errors.md#exit-codes) are 0, 1 and 2."""
 
 _EXAMPLES: Final = re.compile(r"Examples?:\n")
 

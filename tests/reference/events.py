@@ -20,30 +20,30 @@ _INTRODUCTION: Final = """\
 Every event is a [CloudEvent 1.0](https://cloudevents.io) in structured JSON. The exact contract is a JSON Schema,
 [event.schema.json](../../src/dockbell/core/publishing/event.schema.json); [tests/golden](../../tests/golden) has an
 example of each kind; `dockbell catalogue` prints an AsyncAPI document of what *your* configuration publishes, with
-the schemas of your records. What to do with an event: [Subscribe](../how-to/subscribe.md). What of it a sink gets:
-[Choose what a sink gets](../how-to/choose-events.md)."""
+the schemas of your records. To learn how to handle an event, see [Subscribe](../how-to/subscribe.md). To limit what a
+sink gets, see [Choose what a sink gets](../how-to/choose-events.md)."""
 _NOTES: Final = {
     "type": "See [the types](#types).",
-    "before": "The record as it was, as the API wrote it; null where there is none, or it is not known.",
-    "after": "The record as it is, as the API wrote it; null where it is gone.",
-    "via": "What kind of reading saw it; `signal`: of a feed that embeds it; `state`: told to a sink as it begins.",
+    "before": "The record before the change, as the API wrote it; null if there is none, or if it is not known.",
+    "after": "The record after the change, as the API wrote it; null if the record is gone.",
+    "via": "Kind of reading that saw it; `signal`: of a feed that embeds it; `state`: sent to a sink when it begins.",
     "detected_at": "When dockbell saw it.",
 }
 _NOTICES: Final = {
-    "crowded": ("the web server", "More came to it than there is room for; some were not taken."),
-    "dead_letter": ("a sink", "It will not be offered an event again, unless you say so."),
-    "overrun": ("a sink", "It took nothing for so long that it has lost events."),
-    "unreachable": ("a sink or a source", "Nothing can be delivered now; the API has answered nothing for a minute."),
+    "crowded": ("the web server", "More connections came than there is room for; some were not accepted."),
+    "dead_letter": ("a sink", "dockbell will not offer an event to it again, unless you request it."),
+    "overrun": ("a sink", "It took nothing for so long that it lost events."),
+    "unreachable": ("a sink or a source", "The sink cannot deliver now, or the API has not answered for a minute."),
     "paused": ("a sink", "It takes nothing until `dockbell resume`."),
     "refused": ("a feed", "It cannot be read."),
     "held": ("a feed", "Changes wait for your decision."),
-    "died": ("a process", "It ended without stopping in order; this one goes on where it was."),
+    "died": ("a process", "It ended without stopping in order; this process continues where it was."),
     "disk": ("the store", "Its disk is nearly full."),
-    "gap": ("a source", "Feeds of it were not read for a while."),
-    "recovered": ("what the earlier one was about", "It is over: `data.resolves` names the kind."),
+    "gap": ("a source", "Its feeds were not read for a while."),
+    "recovered": ("the subject of the earlier notice", "The problem is over; `data.resolves` names the kind."),
 }
 _NOTICES_SAID: Final = """\
-Notices of dockbell to its operator, for sinks with `resources = ["notices"]`; their feed is `dockbell/notices`:"""
+Notices from dockbell to its operator, for sinks with `resources = ["notices"]`; their feed is `dockbell/notices`:"""
 _NOTICE_KINDS: Final[list[str]] = _PARTS["notice"]["properties"]["statement"]["enum"]
 
 
@@ -57,17 +57,17 @@ def write() -> str:
         + ", ".join(f"`{each.singular}`" for each in RESOURCES.values())
         + ". CHANGE is one of these, or the name of [an event of your own](configuration.md#resourcesnameevents):",
         _list_types((each for each in messages.write_changes(change, ())), cut=f"dockbell.{change.singular}."),
-        "What is said about a feed as a whole:",
+        "Statements about a whole feed:",
         _list_types(messages.write_statements()),
         _NOTICES_SAID,
         table(
             ("type", "about", "meaning"), [(code(f"dockbell.notice.{kind}"), *_NOTICES[kind]) for kind in _NOTICE_KINDS]
         ),
-        "And `dockbell.test`, which `dockbell test SINK` sends.",
+        "`dockbell test SINK` sends `dockbell.test`.",
         "## Attributes",
         _describe(CONTRACT["properties"], CONTRACT["required"]),
         "## `data` of a change",
-        "A named event has the same, and `name`.",
+        "A named event has the same members, and `name`.",
         _describe(_PARTS["change"]["properties"], _PARTS["change"]["required"]),
         "An example:",
         _show("updated"),

@@ -8,10 +8,10 @@ from dockbell.web.metrics import describe_metrics
 from tests.reference.markdown import code, escape, page, table
 
 _INTRODUCTION: Final = """\
-With `[web]` in the configuration, `GET /metrics` answers in the text format of Prometheus. Units are base units,
-counters end with `_total`. Labels are names of your configuration and a few words of dockbell, never keys of records,
-so their number is bounded. `source` and `resource` name a feed, `sink` a sink. The metrics of the process itself,
-`process_…`, are there too."""
+With `[web]` in the configuration, `GET /metrics` answers in the text format of Prometheus. Units are base units, and
+counters end with `_total`. Label values are names from your configuration and a few fixed words, never keys of records,
+so their number is bounded. `source` and `resource` name a feed, `sink` names a sink. The endpoint also reports the
+metrics of the process itself, `process_…`."""
 
 
 def write() -> str:

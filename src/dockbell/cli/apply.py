@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--force", is_flag=True, help="Also where a newer revision, or other sources, would be replaced.")
+@click.option("--force", is_flag=True, help="Apply the file even if it replaces a newer revision or other sources.")
 @config_option
 @json_option
 def apply(config_path: str | None, *, force: bool, as_json: bool) -> None:
-    """Make all processes on a database follow this configuration.
+    """Apply this configuration to all processes on a database.
 
-    They follow it within a second, but for [store] and [web], which each has in its own file. Nothing is started. With
-    a store in SQLite, "dockbell reload" does it.
+    The processes follow the configuration within a second, except for [store] and [web]: each process takes these from
+    its own file. The command starts no process. For a store in SQLite, use "dockbell reload" instead.
 
-    A file that says nothing of sources leaves them as they are. Exits with 1 when the file is not followed: a newer
-    revision has replaced what it says, or it has other sources, after "dockbell sources" has changed some. It says how
-    many sources the file would drop; --force has it followed all the same.
+    A file without sources leaves the sources as they are. Exits with 1 when the processes do not follow the file. That
+    is the case when a newer revision has replaced the content of the file, or when the file has other sources because
+    "dockbell sources" has changed some. The output reports how many sources the file would drop. With --force, the
+    processes follow the file anyway.
 
     \b
     Examples:

@@ -21,8 +21,8 @@ RESOURCES: Final = ("shipments", "packages", "items", "stock", "warehouses")
 def completion(ctx: click.Context, shell: str) -> None:
     """Print a script that completes commands, options and names.
 
-    Names of sinks, sources and feeds are those of the configuration that the command would use: --config, else
-    $DOCKBELL_CONFIG, else ./dockbell.toml.
+    The script completes the names of sinks, sources and feeds from the configuration that the command would use:
+    --config, else $DOCKBELL_CONFIG, else ./dockbell.toml.
 
     \b
     Examples:

@@ -66,10 +66,11 @@ class _DeadGroup(click.Group):
 
 @click.group(cls=_DeadGroup, subcommand_metavar="[COMMAND] [SINK]")
 def dead() -> None:
-    """List dead letters, show them, send them again or discard them.
+    """List, show, retry or discard dead letters.
 
-    A dead letter is an event that a sink was offered for the last time: its receiver refused it, or every attempt
-    failed. It is kept, with its event, until it is sent again or discarded. Without a COMMAND they are listed.
+    A dead letter is an event that dockbell has stopped trying to deliver to a sink: the receiver refused it, or every
+    attempt failed. dockbell keeps the dead letter and its event until you retry or discard it. Without a COMMAND, the
+    list is printed.
 
     \b
     Examples:
@@ -86,10 +87,11 @@ def dead() -> None:
 @config_option
 @json_option
 def list_(sink: str | None, *, config_path: str | None, as_json: bool, **chosen: Unpack[Chosen]) -> None:
-    """List the dead letters of SINK, or of all.
+    """List the dead letters of SINK, or of all sinks.
 
-    Sinks that have left the configuration are listed too. Many are not listed but counted, by their errors. Where
-    `on_dead = "hold"`, the later events of a record wait for you to retry or discard its dead letter.
+    The list includes sinks that are no longer in the configuration. If there are many dead letters, the command counts
+    them by error instead of listing them. With `on_dead = "hold"`, the later events of a record wait until you retry or
+    discard its dead letter.
 
     \b
     Examples:
@@ -116,9 +118,11 @@ def list_(sink: str | None, *, config_path: str | None, as_json: bool, **chosen:
 @config_option
 @json_option
 def show(config_path: str | None, *, sink: str, feed: str, sequence: int, as_json: bool) -> None:
-    """Show a dead letter: why it died, each attempt with the receiver's answer, and its event as it is stored.
+    """Show a dead letter with its attempts and its event.
 
-    FEED is source/resource, or only the resource where one source has it.
+    Shows why the letter died, each attempt with the receiver's answer, and the stored event.
+
+    FEED is source/resource, or the resource alone if only one source has it.
 
     \b
     Example:
@@ -144,8 +148,9 @@ def show(config_path: str | None, *, sink: str, feed: str, sequence: int, as_jso
 def retry(sink: str, *, everything: bool, config_path: str | None, as_json: bool, **chosen: Unpack[Chosen]) -> None:
     """Send dead letters to their sink again.
 
-    They are sent as by "dockbell replay": marked, below live traffic, in no promised order. A record on hold
-    (`on_dead = "hold"`) goes on with its dead letter instead, in order. Those that fail again are dead letters again.
+    dockbell sends dead letters as "dockbell replay" sends events: marked, with lower priority than live traffic, and in
+    no guaranteed order. A record on hold (`on_dead = "hold"`) instead continues with its dead letter, in order. An
+    event that fails again becomes a dead letter again.
 
     \b
     Examples:
@@ -187,10 +192,10 @@ def retry(sink: str, *, everything: bool, config_path: str | None, as_json: bool
 @config_option
 @json_option
 def discard(sink: str, *, everything: bool, config_path: str | None, as_json: bool, **chosen: Unpack[Chosen]) -> None:
-    """Delete dead letters: their events are not sent.
+    """Delete dead letters without sending their events.
 
-    A record on hold (`on_dead = "hold"`) goes on with its next event. The events themselves stay as long as others
-    do, and "dockbell replay" can still send them.
+    A record on hold (`on_dead = "hold"`) continues with its next event. The store keeps the events of deleted dead
+    letters as long as other events, and "dockbell replay" can still send them.
 
     \b
     Examples:

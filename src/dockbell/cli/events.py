@@ -29,11 +29,18 @@ _SCHEMA_SUFFIX = ".schema.json"
 @click.command()
 @click.argument("event", required=False)
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print each event as it was published, one a line.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with events as they are recorded, until Ctrl-C.")
-@click.option("-n", "--last", type=click.IntRange(min=0), default=20, show_default=True, help="How many to begin with.")
+@click.option("--json", "as_json", is_flag=True, help="Print each event as it was published, one per line.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing events as they are recorded, until Ctrl-C.")
 @click.option(
-    "--source", "sources", multiple=True, metavar="NAME", shell_complete=complete_sources, help="Only of this source."
+    "-n", "--last", type=click.IntRange(min=0), default=20, show_default=True, help="Number of latest events to print."
+)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_sources,
+    help="Only events of this source.",
 )
 @click.option(
     "--resource",
@@ -41,21 +48,26 @@ _SCHEMA_SUFFIX = ".schema.json"
     multiple=True,
     metavar="NAME",
     shell_complete=complete_resources,
-    help="Only of this resource: shipments, ...",
+    help="Only events of this resource: shipments, ...",
 )
-@click.option("--key", "keys", multiple=True, metavar="KEY", help="Only of the record with this key.")
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only of this type: dockbell.item.updated, ...")
-@click.option("--change", "changes", multiple=True, metavar="CHANGE", help="Only this change: created, ...; gap, ...")
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="Only events of the record with this key.")
+@click.option(
+    "--type", "types", multiple=True, metavar="TYPE", help="Only events of this type: dockbell.item.updated, ..."
+)
+@click.option(
+    "--change", "changes", multiple=True, metavar="CHANGE", help="Only events with this change: created, ...; gap, ..."
+)
 def events(
     event: str | None, config_path: str | None, *, as_json: bool, follow: bool, last: int, **chosen: tuple[str, ...]
 ) -> None:
-    """Print the recorded events, or one EVENT with its deliveries.
+    """Print recorded events, or one EVENT with its deliveries.
 
-    Each on one line: time, type, key, what changed from what to what; without a key, what is said of a whole feed.
-    Works while the daemon runs. An option that is given several times takes any of its values.
+    Prints one line per event: time, type, key, and what changed, with old and new values. For an event without a key,
+    the line shows what the event says about a whole feed. Works while the daemon runs. If you repeat an option, it
+    matches any of its values.
 
-    EVENT is an id, as receivers get it, or FEED#SEQUENCE. It is printed whole, with the attempts to deliver it and what
-    the receivers answered. Of attempts the last `keep_attempts` are kept, of all sinks together.
+    EVENT is an event id, as receivers get it, or FEED#SEQUENCE. The command prints the whole event, the attempts to
+    deliver it, and the receivers' answers. dockbell keeps the last `keep_attempts` attempts, counted over all sinks.
 
     \b
     Examples:
@@ -166,14 +178,14 @@ async def _print(config: Config, choice: Choice, last: int, follow: bool, as_jso
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write asyncapi.json, or NAME.schema.json for each schema with an index.json, into this folder.",
+    help="Write to this folder: asyncapi.json, or one NAME.schema.json per schema and an index.json.",
 )
 def catalogue(config_path: str | None, *, form: str, output: Path | None) -> None:
     """Describe what this configuration publishes, and where.
 
-    An AsyncAPI 3.0.0 document of every channel, message and schema, or the JSON Schemas alone. Those of records are
-    learned from the records that are stored, their names and kinds only; without a store they stay open. Works while
-    the daemon runs.
+    Prints an AsyncAPI 3.0.0 document with every channel, message and schema, or only the JSON Schemas. dockbell learns
+    the schemas of records from the stored records, and uses only the names and types of their fields. Without a store,
+    these schemas stay open. Works while the daemon runs.
 
     \b
     Examples:

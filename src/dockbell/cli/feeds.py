@@ -33,13 +33,14 @@ _wait_option = click.option("--wait/--no-wait", default=True, help="Wait for the
 @json_option
 @_wait_option
 def reconcile(config_path: str | None, *, feeds: tuple[str, ...], as_json: bool, wait: bool) -> None:
-    """Read feeds whole now, to find deletions and misses.
+    """Read whole feeds now to find deletions and missed changes.
 
-    FEED is source/resource, or only the resource where one source has it; without any, all feeds are read, but for
-    those of paused sources. The daemon does it beside its polls; where none runs, it is done here, and what it finds
-    is delivered when one does. A record that is absent is deleted once a second pass, confirm_after later, confirms it.
+    FEED is source/resource, or the resource alone if only one source has it. Without FEED, the command reads all feeds
+    except those of paused sources. A running daemon reads the feeds in addition to its polls. If no daemon runs, the
+    command reads the feeds itself, and the next daemon delivers the events. dockbell deletes an absent record after a
+    second pass, confirm_after later, confirms that the record is absent.
 
-    Exits with 1 when a feed could not be read to its end, or the daemon ended before it read it.
+    Exits with 1 when a feed could not be read to its end, or when the daemon ended before it read the feed.
 
     \b
     Examples:
@@ -63,16 +64,16 @@ def reconcile(config_path: str | None, *, feeds: tuple[str, ...], as_json: bool,
 @json_option
 @_wait_option
 def deletes(config_path: str | None, *, action: str, feed: str | None, as_json: bool, wait: bool) -> None:
-    """List held mass deletions, approve or reject them.
+    """List, approve or reject held mass deletions.
 
-    A feed from which many records vanish at once is more likely half broken than empty. dockbell holds such deletions,
-    and publishes them when you approve them. FEED is source/resource, or only the resource where one source has it;
-    without it, all feeds that hold deletions are meant.
+    When many records vanish from a feed at once, the feed is more likely broken than empty. dockbell holds such
+    deletions, and publishes them when you approve them. FEED is source/resource, or the resource alone if only one
+    source has it. Without FEED, the command handles all feeds with held deletions.
 
     \b
-    list      what is held, since when, and some of the keys (default)
-    approve   read the feed whole once more, and delete what is absent again
-    reject    keep the records as they are until they are seen again
+    list      show how many deletions are held, since when, and some of the keys (default)
+    approve   read the whole feed once more, and delete the records that are still absent
+    reject    keep the records as they are until the API shows them again
 
     \b
     Examples:
@@ -104,15 +105,15 @@ def deletes(config_path: str | None, *, action: str, feed: str | None, as_json: 
 @json_option
 @_wait_option
 def drift(config_path: str | None, *, action: str, feed: str | None, as_json: bool, wait: bool) -> None:
-    """List held new or lost fields, absorb or publish them.
+    """List, absorb or publish held drift (new or lost fields).
 
-    When the API is deployed with other fields, no record has really changed: readings that differ by these fields alone
-    are held until you decide. FEED is source/resource, or only the resource where one source has it; without it, all
-    feeds that hold drift are meant.
+    When the API is deployed with other fields, the records themselves have not changed. dockbell holds readings that
+    differ only in these fields until you decide. FEED is source/resource, or the resource alone if only one source has
+    it. Without FEED, the command handles all feeds with held drift.
 
     \b
-    list      the fields, how many readings the last pass held, since when (default)
-    absorb    store the records with their new form, without events
+    list      show the fields, how many readings the last pass held, and since when (default)
+    absorb    store the new form of the records without events
     publish   publish an update of each record
 
     \b

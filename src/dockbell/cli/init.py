@@ -45,17 +45,17 @@ _VERIFY: Final = """\
 
 @click.command()
 @click.argument("path", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--base-url", metavar="URL", help="What comes before /v1 in the API's addresses.")
-@click.option("--api-key-env", metavar="NAME", help="The environment variable with the API key.")
-@click.option("--api-key-file", metavar="FILE", type=click.Path(path_type=Path), help="The file with the API key.")
-@click.option("--name", metavar="NAME", help="Names this dockbell in the source of its events; default: dockbell.")
-@click.option("--sink", type=click.Choice(["none", "mqtt", "webhook", "stdout"]), help="Where events go first.")
-@click.option("--sink-url", metavar="URL", help="Of the broker or the receiver.")
-@click.option("--listen", metavar="ADDRESS", help=f"Where the status page listens; default: {_LISTEN}.")
-@click.option("--no-page", is_flag=True, help="Without the status page.")
-@click.option("--no-probe", is_flag=True, help="Ask neither the API nor the receiver: assume the defaults.")
-@click.option("--force", is_flag=True, help="Replace a configuration that is there.")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing: what no option says is as by default.")
+@click.option("--base-url", metavar="URL", help="URL of the API, without /v1 and what follows it.")
+@click.option("--api-key-env", metavar="NAME", help="Environment variable that holds the API key.")
+@click.option("--api-key-file", metavar="FILE", type=click.Path(path_type=Path), help="File that holds the API key.")
+@click.option("--name", metavar="NAME", help="Name of this dockbell in the source of its events; default: dockbell.")
+@click.option("--sink", type=click.Choice(["none", "mqtt", "webhook", "stdout"]), help="Where to send events first.")
+@click.option("--sink-url", metavar="URL", help="URL of the broker or the receiver.")
+@click.option("--listen", metavar="ADDRESS", help=f"Address of the status page; default: {_LISTEN}.")
+@click.option("--no-page", is_flag=True, help="Do not configure a status page.")
+@click.option("--no-probe", is_flag=True, help="Assume the defaults; do not contact the API or the receiver.")
+@click.option("--force", is_flag=True, help="Replace an existing configuration.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing; use the defaults for options that you omit.")
 def init(
     path: Path | None,
     *,
@@ -71,16 +71,17 @@ def init(
     force: bool,
     yes: bool,
 ) -> None:
-    """Write a first configuration that works to PATH.
+    """Write a first working configuration to PATH.
 
-    On a terminal it asks for what no option says: the API's address, its key, where events go, whether there is to be a
-    status page. It asks the API with at most 40 requests how it behaves, tries the broker, and writes a commented
-    TOML with what is worth setting. Secrets stand in files beside it that only you can read: dockbell.key with the key
-    that you typed, dockbell.token for the page, receiver.secret for a webhook. PATH is $DOCKBELL_CONFIG or
-    ./dockbell.toml by default, and is never replaced without --force.
+    On a terminal, the command asks for everything that you do not set with an option: the API's address, its key, where
+    to send events, and whether to set up a status page. It sends the API at most 40 requests to learn how the API
+    behaves, tries the broker, and writes a commented TOML file with the settings that are worth changing. It stores
+    secrets in files next to the TOML file that only you can read: dockbell.key with the key that you typed,
+    dockbell.token for the page, and receiver.secret for a webhook. PATH defaults to $DOCKBELL_CONFIG, else
+    ./dockbell.toml. The command never replaces an existing file without --force.
 
-    Exits with 1, and writes nothing, when the API is not reachable or refuses the key, unless you have it written
-    anyway; with 1 when the broker cannot be reached, but writes.
+    Exits with 1 and writes nothing when the API is not reachable or refuses the key, unless you choose to write the
+    file anyway. Exits with 1 but writes the file when the broker is not reachable.
 
     \b
     Examples:

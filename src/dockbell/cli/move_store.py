@@ -18,24 +18,26 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("url", required=False)
-@click.option("--undo", is_flag=True, help="Take the file back, under new event ids; URL is not given.")
+@click.option("--undo", is_flag=True, help="Use the file again, with new event ids; do not pass URL.")
 @config_option
 @json_option
 def move_store(config_path: str | None, *, url: str | None, undo: bool, as_json: bool) -> None:
     """Move the store from its file into PostgreSQL.
 
-    Stop the daemon, make an empty database, and name it by URL; it needs "pip install 'dockbell[postgres]'". Event ids,
-    sequences, and how far each sink has come stay as they are, so that subscribers notice nothing. Then put URL in
-    [store] url and start the daemon. A password belongs in $PGPASSWORD or ~/.pgpass: in URL, others on this machine can
-    see it.
+    Stop the daemon, create an empty database, and pass its URL. The command needs "pip install 'dockbell[postgres]'".
+    Event ids, sequences, and the progress of each sink stay the same, and subscribers notice nothing. Afterwards, set
+    [store] url to URL and start the daemon. Put a password in $PGPASSWORD or ~/.pgpass, because others on this machine
+    can see URL.
 
-    The database gets all in one transaction, after each table was compared with the file, or nothing. The file is kept,
-    and refused by every command from then on. Where this was cut short, run it again.
+    The command compares each table with the file, then commits everything in one transaction. If it fails, the database
+    gets nothing. The file stays where it is, but every command refuses to use it from then on. If the move was
+    interrupted, run the command again.
 
-    --undo takes the file back: stop the daemons on the database first. What happened since the move is found by the
-    next polls and passes, and the first event of each feed is a gap; no event id is used twice.
+    --undo returns to the file. Stop the daemons on the database first. The next polls and passes find what happened
+    since the move, and the first event of each feed is a gap. No event id is used twice.
 
-    Exits with 1 when a daemon works on the store, it was moved already, or the database is not empty or cannot be used.
+    Exits with 1 when a daemon works on the store, when the store was moved already, or when the database is not empty
+    or cannot be used.
 
     \b
     Examples:

@@ -26,20 +26,24 @@ config_option = click.option(
     "config_path",
     metavar="PATH",
     type=click.Path(),
-    help="The configuration file; else $DOCKBELL_CONFIG, else ./dockbell.toml.",
+    help="Configuration file; default: $DOCKBELL_CONFIG, else ./dockbell.toml.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Log each request and each delivery.")
-all_option = click.option("--all", "everything", is_flag=True, help="All of them.")
-key_option = click.option("--key", "keys", multiple=True, metavar="KEY", help="Of the record with this key.")
-sequence_option = click.option("--sequence", "span", metavar="A-B", help="With these sequences: 5, 5-10, 5- or -10.")
+all_option = click.option("--all", "everything", is_flag=True, help="Include all.")
+key_option = click.option(
+    "--key", "keys", multiple=True, metavar="KEY", help="Select events of the record with this key."
+)
+sequence_option = click.option(
+    "--sequence", "span", metavar="A-B", help="Select these sequence numbers: 5, 5-10, 5- or -10."
+)
 feed_option = click.option(
     "--feed",
     "feed_names",
     multiple=True,
     metavar="FEED",
     shell_complete=complete_feeds,
-    help="Of this feed: source/resource, or the resource.",
+    help="Select events of this feed: source/resource, or only the resource.",
 )
 
 

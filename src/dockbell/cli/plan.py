@@ -35,14 +35,14 @@ _ASSUMED: Final = "* assumed: nothing is known of it yet; --records and --change
     multiple=True,
     metavar="FEED=COUNT",
     shell_complete=complete_feed_values,
-    help="Plan for so many records; may be repeated.",
+    help="Plan for this many records; may be repeated.",
 )
 @click.option(
     "--changes",
     multiple=True,
     metavar="FEED=COUNT/UNIT",
     shell_complete=complete_feed_values,
-    help="Plan for so many changes a second (/s), minute (/min) or hour (/h); may be repeated.",
+    help="Plan for this many changes per second (/s), minute (/min) or hour (/h); may be repeated.",
 )
 @click.option(
     "--what-if",
@@ -50,7 +50,7 @@ _ASSUMED: Final = "* assumed: nothing is known of it yet; --records and --change
     multiple=True,
     metavar="SETTING=VALUE",
     shell_complete=complete_settings,
-    help="Plan with another setting too, and show both; may be repeated.",
+    help="Also plan with this setting, and show both plans; may be repeated.",
 )
 @json_option
 def plan(
@@ -61,28 +61,29 @@ def plan(
     what_if: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show how often the budget lets feeds be read, and the delays.
+    """Show how often dockbell can read each feed, and the delays.
 
-    Takes from the store what the daemon has learned, whether it runs or not; nothing is asked of the API. Where nothing
-    was learned yet, records and changes are assumed, and marked by *; --records and --changes say it better.
+    Uses what the daemon has learned and stored, whether the daemon runs or not. The command sends no request to the
+    API. If the daemon has not learned the records and changes of a feed yet, the plan uses assumed values and marks
+    them with *. Set better values with --records and --changes.
 
     \b
     cost          requests that one reading takes
-    changes/min   how often records change, as it was learned
-    every         as configured; auto with its at_most
-    planned       from the start of a reading to the start of the next
-    budget        its part of the requests that the source may make
-    mean          from a change to the reading that shows it, in the mean; its delivery comes on top
+    changes/min   how often records change, as learned
+    every         the configured interval; auto with its at_most
+    planned       time from the start of a reading to the start of the next
+    budget        the feed's part of the requests that the source may make
+    mean          mean time from a change to the reading that shows it; delivery takes extra time
     p99           99 of 100 changes are read within this time
-    measured      from when a change became visible in the API until a sink had it, in the last hour; only where there
-                  were any, and ≈ where records have no timestamps, so that it is estimated
-    floor         the least delay that any intervals would have for as many requests
+    measured      time in the last hour from when a change became visible in the API until a sink had it; shown only if
+                  there were changes; ≈ marks an estimate for records without timestamps
+    floor         the lowest delay that any intervals could reach with the same number of requests
 
     SETTING is FEED.every, FEED.at_most or FEED.weight, or requests_per_minute or share of the source. A feed with a
-    crontab line is background: its requests count, its delay is not predicted.
+    crontab line runs in the background: the plan counts its requests, but does not predict its delay.
 
-    Exits with 1, and says why and what to do, when the budget does not suffice for what is configured; with --what-if
-    for what that makes of it.
+    Exits with 1, and explains why and what to do, when the budget is too small for the configuration. With --what-if,
+    the exit code is for the changed plan.
 
     \b
     Examples:

@@ -32,14 +32,15 @@ _IN_SHORT: Final = ("records", "key", "updated_at", "updated_since")
 @click.command()
 @config_option
 @json_option
-@click.option("--show/--no-show", default=True, help="Print the configuration in effect first; default: --show.")
+@click.option("--show/--no-show", default=True, help="First print the configuration in effect; default: --show.")
 def check(config_path: str | None, *, as_json: bool, show: bool) -> None:
-    """Print the configuration, and what would fail.
+    """Print the configuration and report what would fail.
 
-    Looks at the store, tries the address of [web] unless the store is held, asks one page of each feed, and connects to
-    each sink without delivering. Nothing is changed, and a running daemon is not disturbed. Secrets are not printed.
-    Exits with 1 when something would fail; that others can read or write a file that they should not is a warning, and
-    so is a pointer of drop, ignore, unordered, fields or redact that leads to nothing in the records.
+    Looks at the store, tries the address of [web] unless a process holds the store, requests one page of each feed, and
+    connects to each sink without delivering. Changes nothing, does not disturb a running daemon, and prints no secrets.
+
+    Exits with 1 when something would fail. Two findings are only warnings: a file that others can read or write but
+    should not, and a pointer in drop, ignore, unordered, fields or redact that matches nothing in the records.
 
     \b
     Examples:
@@ -85,25 +86,31 @@ def check(config_path: str | None, *, as_json: bool, show: bool) -> None:
     multiple=True,
     metavar="NAME",
     shell_complete=complete_sources,
-    help="Only this source; may be repeated.",
+    help="Probe only this source; may be repeated.",
 )
 @click.option(
-    "--resource", "resources", multiple=True, type=click.Choice(RESOURCES), help="Only this one; may be repeated."
+    "--resource",
+    "resources",
+    multiple=True,
+    type=click.Choice(RESOURCES),
+    help="Probe only this resource; may be repeated.",
 )
-@click.option("--base-url", metavar="URL", help="Probe this API instead of a configuration's.")
+@click.option("--base-url", metavar="URL", help="Probe this API instead of a configured one.")
 @click.option(
     "--api-key-env",
     metavar="NAME",
-    help="With --base-url: the environment variable with the key; default: DOCKBELL_API_KEY.",
+    help="With --base-url: environment variable that holds the key; default: DOCKBELL_API_KEY.",
 )
 @click.option(
-    "--requests", type=click.IntRange(1), default=40, show_default=True, help="The most requests to send to a source."
+    "--requests", type=click.IntRange(1), default=40, show_default=True, help="Maximum number of requests per source."
 )
 @click.option(
-    "--apart", default="3s", metavar="DURATION", show_default=True, help="How long until a page is read again."
+    "--apart", default="3s", metavar="DURATION", show_default=True, help="Time to wait before reading a page again."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the TOML to this new file.")
-@click.option("-v", "--verbose", is_flag=True, help="Print every finding with what speaks for it.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write the TOML to this file, which must not exist."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Print every finding with its evidence.")
 @json_option
 def probe(
     config_path: str | None,
@@ -118,12 +125,13 @@ def probe(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Measure how an API really behaves, and print the TOML for it.
+    """Measure how an API behaves and print the TOML for it.
 
-    Reads a few pages of each resource and asks for some of them again: what identifies and dates the records, how
-    lists, cursors, updated_since and clocks behave. Nothing is stored or changed; a running daemon shares the key's
-    budget. Prints what was found, in short, and the configuration that fits, a reason on every line. Exits with 1 when
-    the API cannot be read, or does something that dockbell cannot cope with by itself.
+    Reads a few pages of each resource, and some of them again. The command finds out which fields identify and date the
+    records, and how lists, cursors, updated_since and clocks behave. It stores and changes nothing. Its requests and
+    those of a running daemon share the key's budget. It prints a summary of the findings and the matching
+    configuration, with a reason on every line. Exits with 1 when the API cannot be read, or when the API does something
+    that dockbell cannot handle by itself.
 
     \b
     Examples:

@@ -36,23 +36,25 @@ _ATTEMPTS_SHOWN: Final = 30
     "--source",
     metavar="NAME",
     shell_complete=complete_sources,
-    help="The source; needed where several read the resource.",
+    help="The source; required if several sources have the resource.",
 )
 def why(config_path: str | None, *, resource: str, key: str, as_json: bool, source: str | None) -> None:
-    """Explain why a record has the events that it has, or none.
+    """Explain why a record has its events, or has none.
 
-    Prints the record as it is stored, the last runs that covered it, what its readings came to, its events and how far
-    they are with each sink, and the attempts to deliver them, with what the receivers answered. KEY is written as in
-    events and topics, components joined by commas; a key as the API writes it is understood too. Times are UTC.
+    Prints the stored record, the last runs that covered it, the result of its readings, its events with their progress
+    at each sink, and the delivery attempts with the receivers' answers. Write KEY as in events and topics, with commas
+    between components. The command also accepts a key as the API writes it. Times are UTC.
 
     \b
-    delivered   the sink has taken it, or began after it
-    owed        it is on its way
-    waiting     behind an earlier event of the record
-    blocked     the last attempt failed, the next is due
-    dead        it is a dead letter
-    filtered    the sink does not want it
-    not begun   the sink is new: the daemon must be started again
+    delivered   the sink has taken the event
+    owed        the event is on its way
+    waiting     the event waits behind an earlier event of the record
+    blocked     the last attempt failed; the next attempt is due
+    dead        the event is a dead letter
+    held        the event waits behind a dead letter of the record, until you decide on that
+    filtered    the sink does not take this event
+    not begun   the sink is new; restart the daemon
+    before its beginning  the sink began after the event
 
     \b
     Examples:
@@ -157,26 +159,27 @@ def _shorten(fingerprint: bytes | None) -> str:
 @click.argument("feed")
 @click.argument("key")
 @click.option(
-    "--anyway", is_flag=True, help="Even where the API still shows the record: it comes back with the next pass."
+    "--anyway", is_flag=True, help="Erase even if the API still shows the record; it comes back with the next pass."
 )
-@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal to ask at.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
 @config_option
 @json_option
 def purge(config_path: str | None, *, feed: str, key: str, anyway: bool, yes: bool, as_json: bool) -> None:
-    """Erase all that is stored of one record's content, for good.
+    """Permanently erase the stored content of one record.
 
-    Its stored text, what is held or waits of it, its readings in quarantine, and the content of its kept events: they
-    stay in their places, empty. Its key, its revision and its timestamp stay too, so that numbers go on. Subscribers
-    get a last event, `deleted` with the reason `purged`; retained state is cleared. Then the store's files are written
-    anew, so that no trace is left in them. Backups are not reached.
+    Erases the record's stored text, its held and waiting content, its readings in quarantine, and the content of its
+    kept events. The events stay in their places, empty. The key, the revision and the timestamp stay too, so numbering
+    continues. Subscribers get a last event, `deleted` with the reason `purged`, and retained state is cleared. dockbell
+    then rewrites the files of the store to leave no trace in them. Backups keep the content.
 
-    FEED is source/resource, or only the resource where one source has it; it may have left the configuration. KEY is
-    written as in events, or as the API writes it.
+    FEED is source/resource, or the resource alone if only one source has it. FEED may have left the configuration.
+    Write KEY as in events, or as the API writes it.
 
-    A record that is still there comes back with the next pass, as `restored`: have it removed from the API first, or
-    leave members out for good by `drop` in [resources.X].
+    A record that the API still shows comes back with the next pass, as `restored`. Remove the record from the API
+    first, or exclude fields permanently with `drop` in [resources.X].
 
-    On a terminal it asks before it erases; elsewhere, as in a script, it erases nothing without --yes.
+    On a terminal, the command asks before it erases. Without a terminal, for example in a script, it erases nothing
+    without --yes.
 
     \b
     Examples:

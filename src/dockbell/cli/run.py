@@ -36,8 +36,9 @@ _MEGABYTE = 1_000_000
 def run(config_path: str | None, *, verbose: bool) -> None:
     """Run the daemon until Ctrl-C or SIGTERM.
 
-    SIGHUP, or "dockbell reload", makes it read its configuration again. The log goes to standard error: lines on a
-    terminal, which shows long passes below them; otherwise one JSON object a line.
+    SIGHUP, or "dockbell reload", makes the daemon read its configuration again. The log goes to standard error. On a
+    terminal, the log is text, with the progress of long passes below it. Otherwise, the log is one JSON object per
+    line.
 
     \b
     Examples:
@@ -93,11 +94,11 @@ def _is_broken_pipe() -> bool:
 @json_option
 @verbose_option
 def once(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
-    """Read every feed that is due, deliver, and end.
+    """Read every feed that is due, deliver, and exit.
 
-    Feeds whose interval is "auto" are always due. Delivers what can be delivered now. Exits with 0 when all
-    was read and nothing is owed, otherwise with 1. Refuses while a daemon holds the store. With a stdout sink the
-    report goes to standard error.
+    Feeds whose interval is "auto" are always due. The command delivers the events that can be delivered now. Exits with
+    0 when everything was read and nothing is owed, otherwise with 1. Refuses to run while a daemon holds the store.
+    With a stdout sink, the report goes to standard error.
 
     \b
     Examples:
@@ -211,13 +212,13 @@ def _print_round(tally: Tally, states: Mapping[str, SinkState], *, err: bool) ->
 @config_option
 @json_option
 def reload(config_path: str | None, *, as_json: bool) -> None:
-    """Make the daemon read its configuration again and apply it.
+    """Make the daemon reload and apply its configuration.
 
-    Feeds and sinks that it does not change go on untouched; those that it changes end and begin anew, where they were.
-    A configuration that cannot be used changes nothing. The name of dockbell and the store's place need a restart.
-    SIGHUP to the daemon does the same.
+    Feeds and sinks that the new configuration does not change continue undisturbed. Feeds and sinks that it changes
+    restart where they were. An invalid configuration changes nothing. A change of dockbell's name or of the store's
+    location requires a restart. SIGHUP to the daemon does the same as this command.
 
-    Exits with 1 when the daemon could not follow it, or none runs.
+    Exits with 1 when the daemon could not apply the configuration, or when no daemon runs.
 
     \b
     Examples:
@@ -252,20 +253,20 @@ async def _reload(config: Config) -> Result:
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace what is at PATH.")
+@click.option("--force", is_flag=True, help="Replace an existing file at PATH.")
 @config_option
 @json_option
 def backup(config_path: str | None, *, path: Path, force: bool, as_json: bool) -> None:
-    """Copy the store to PATH, while the daemon runs or not.
+    """Copy the store to PATH, even while the daemon runs.
 
-    The copy is the store as it was when the copying began, in one file for its owner only; it is checked before it
-    gets its name, and a daemon at work goes on meanwhile. A store that begins from a backup knows that it does: it uses
-    no event id twice, and says which time is missing.
+    The copy shows the store as it was when copying began, in one file that only its owner can access. The command
+    checks the copy before it gives it its name. A running daemon continues meanwhile. A store that starts from a backup
+    knows that it does: it uses no event id twice, and reports the missing period.
 
-    To put one back: stop the daemon, copy the file to where the store is, and start the daemon.
+    To restore a backup, stop the daemon, copy the file to the location of the store, and start the daemon.
 
-    Exits with 1 when there is no store, PATH is there already, others could put another file in its place, or the copy
-    cannot be written or is not sound.
+    Exits with 1 when there is no store, when PATH exists already, when others could put another file in its place, or
+    when the copy cannot be written or is damaged.
 
     \b
     Examples:

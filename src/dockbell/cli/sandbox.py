@@ -46,7 +46,7 @@ def sandbox_options(command: _Command) -> _Command:
 @click.option("--port", type=click.IntRange(0, 65_535), default=8480, show_default=True, help="0 for any free port")
 @sandbox_options
 def sandbox(host: str, port: int, **chosen: Any) -> None:
-    """Serve the API with records that move, to develop against.
+    """Serve a simulated API to develop against.
 
     Runs until Ctrl-C or SIGTERM.
 
@@ -84,18 +84,22 @@ async def _serve(options: SandboxOptions, host: str, port: int) -> None:
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(min=0), metavar="N", help="End after N seconds; else at Ctrl-C.")
-@click.option("--activity", type=float, default=4.0, show_default=True, help="Changes a second in the API.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0), metavar="N", help="Stop after N seconds; without it, at Ctrl-C."
+)
+@click.option("--activity", type=float, default=4.0, show_default=True, help="Changes per second in the API.")
 @click.option("--records", type=int, default=1500, show_default=True, help="Records in the API at the start.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Another seed makes other records and changes.")
-@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep configuration and store in DIR.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Use another seed for other records and changes.")
+@click.option(
+    "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the configuration and the store in DIR."
+)
 def demo(*, seconds: float | None, activity: float, records: int, seed: int, keep: Path | None) -> None:
-    """Show dockbell at work, with everything it needs.
+    """Run a complete demo of dockbell on this machine.
 
-    Brings an API with activity, a broker and receivers. Each line is an event that arrived: by MQTT at a subscriber,
-    signed at a webhook receiver. The status page is at http://127.0.0.1:8470/, or at another port, which is printed,
-    where that one is in use. No configuration, no server, nothing left behind. MQTT takes an installed Mosquitto, or
-    the broker of the extra "demo".
+    Starts an API with activity, a broker and receivers. Each line shows an event that arrived: by MQTT at a subscriber,
+    or signed at a webhook receiver. The status page is at http://127.0.0.1:8470/. If that port is in use, the demo
+    takes another port and prints it. The demo needs no configuration and no server, and leaves nothing behind. For
+    MQTT, it uses an installed Mosquitto, or the broker of the extra "demo".
 
     Exits with 0 when the account at the end balances, otherwise with 1.
 

@@ -9,10 +9,10 @@ import click
 def schema() -> None:
     """Print the JSON Schema of the configuration, for editors.
 
-    With it an editor that knows TOML completes keys, shows what they mean, and underlines mistakes: VS Code with Even
-    Better TOML, Zed, Helix, Neovim, and every other that speaks to Taplo. The first line of the configuration names it,
-    as "#:schema dockbell.schema.json". "dockbell check" finds more: what does not fit together, and what cannot be
-    reached.
+    With the schema, an editor that supports TOML completes keys, explains them, and underlines mistakes. It works in VS
+    Code with Even Better TOML, Zed, Helix, Neovim, and every other editor that uses Taplo. Name the schema in the first
+    line of the configuration: "#:schema dockbell.schema.json". "dockbell check" finds more: settings that do not fit
+    together, and addresses that cannot be reached.
 
     \b
     Examples:

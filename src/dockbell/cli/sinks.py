@@ -42,10 +42,10 @@ _SECRET_BYTES: Final = 32
 @click.argument("sink", shell_complete=complete_sinks)
 @config_option
 def test(sink: str, config_path: str | None) -> None:
-    """Send a marked test event through [sinks.SINK].
+    """Send a marked test event to [sinks.SINK].
 
-    Says what came of it, and exits with 1 when it was not delivered. Nothing is stored, and a running daemon is not
-    disturbed.
+    Reports the outcome, and exits with 1 when the event was not delivered. Stores nothing, and does not disturb a
+    running daemon.
 
     \b
     Example:
@@ -70,7 +70,9 @@ def test(sink: str, config_path: str | None) -> None:
 
 
 @click.command()
-@click.option("--ed25519", is_flag=True, help="A signing_key, and on standard error the public key for the receiver.")
+@click.option(
+    "--ed25519", is_flag=True, help="Print a signing_key, and the public key for the receiver on standard error."
+)
 def secret(*, ed25519: bool) -> None:
     """Print a new secret for signing webhooks.
 
@@ -98,14 +100,14 @@ def secret(*, ed25519: bool) -> None:
 
 @click.command()
 @click.argument("sink", shell_complete=complete_sinks)
-@click.option("--reason", default="by an operator", show_default=True, metavar="TEXT", help="Why; status shows it.")
+@click.option("--reason", default="by an operator", show_default=True, metavar="TEXT", help="Reason to show in status.")
 @config_option
 @json_option
 def pause(config_path: str | None, *, sink: str, reason: str, as_json: bool) -> None:
-    """Send nothing to [sinks.SINK] until it is resumed.
+    """Stop sending to [sinks.SINK] until you resume it.
 
-    Deliveries in flight are finished; all other events wait. A running daemon stops within a second, and the sink
-    stays paused when it is started again. A sink that was answered "410 Gone" has paused itself.
+    dockbell finishes deliveries in flight; all other events wait. A running daemon stops sending within a second, and
+    the sink stays paused when the daemon restarts. A sink pauses itself when its receiver answers "410 Gone".
 
     \b
     Examples:
@@ -132,9 +134,9 @@ def pause(config_path: str | None, *, sink: str, reason: str, as_json: bool) -> 
 @config_option
 @json_option
 def resume(config_path: str | None, *, sink: str, as_json: bool) -> None:
-    """Resume a paused [sinks.SINK]: it gets all that it is owed.
+    """Resume a paused [sinks.SINK] and send everything it is owed.
 
-    A running daemon begins within a second, also with events that waited for their next attempt.
+    A running daemon starts to send within a second, including events that waited for their next attempt.
 
     \b
     Example:
@@ -160,11 +162,11 @@ def resume(config_path: str | None, *, sink: str, as_json: bool) -> None:
 @config_option
 @json_option
 def retry(config_path: str | None, *, sink: str, as_json: bool) -> None:
-    """Send to [sinks.SINK] at once what waits for its next attempt.
+    """Retry the waiting events of [sinks.SINK] now.
 
-    Use it after a receiver has recovered: its retries, and any pause that it asked for, end now. Attempts go on being
-    counted. A running daemon begins within a second.
-    Dead letters are sent by "dockbell dead retry".
+    Use this command after a receiver has recovered. It ends the wait for the next attempt, and any pause that the
+    receiver asked for. dockbell keeps counting attempts. A running daemon starts to send within a second. To send dead
+    letters, use "dockbell dead retry".
 
     \b
     Example:
@@ -188,15 +190,21 @@ def retry(config_path: str | None, *, sink: str, as_json: bool) -> None:
 @click.argument("sink", shell_complete=complete_sinks)
 @feed_option
 @key_option
-@click.option("--event", "ids", multiple=True, metavar="ID", help="The event with this id.")
+@click.option("--event", "ids", multiple=True, metavar="ID", help="Select the event with this id.")
 @sequence_option
-@click.option("--since", metavar="TIME", help="Recorded at this time or later: 2026-11-21T02:30 (UTC), or 2h ago.")
-@click.option("--until", metavar="TIME", help="Recorded before this time.")
-@click.option("--failed", is_flag=True, help="Dead letters of the sink.")
-@click.option("--never-sent", is_flag=True, help="From before the sink began; with --failed, either.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Select events recorded at this time or later: 2026-11-21T02:30 (UTC), or 2h for two hours ago.",
+)
+@click.option("--until", metavar="TIME", help="Select events recorded before this time.")
+@click.option("--failed", is_flag=True, help="Select dead letters of the sink.")
+@click.option(
+    "--never-sent", is_flag=True, help="Select events from before the sink began; with --failed, either kind."
+)
 @all_option
-@click.option("--cancel", is_flag=True, help="Forget replays that wait, those of retried dead letters too.")
-@click.option("--dry-run", is_flag=True, help="Count the events and show the first, and do nothing.")
+@click.option("--cancel", is_flag=True, help="Cancel waiting replays, including those of retried dead letters.")
+@click.option("--dry-run", is_flag=True, help="Count the events and show the first ones, but send nothing.")
 @config_option
 @json_option
 def replay(
@@ -214,18 +222,18 @@ def replay(
     as_json: bool,
     **chosen: Unpack[Chosen],
 ) -> None:
-    """Send events that are kept to [sinks.SINK] again.
+    """Send kept events to [sinks.SINK] again.
 
-    Of the kept events those are sent that every option chooses and the sink's filters let through; what the sink is
-    owed anyway is left out. They go below live traffic and in no promised order, unchanged, with their own id, and
-    marked: dockbell-replay: true. Retained MQTT state is not touched. A running daemon begins within a second;
-    without one they wait.
+    Sends the kept events that match every option and that the sink's filters let through, except events that the sink
+    is owed anyway. dockbell sends them unchanged, with their own id and the mark dockbell-replay: true, in no
+    guaranteed order, and with lower priority than live traffic. Retained MQTT state does not change. A running daemon
+    starts to send within a second; without a daemon, the events wait.
 
     \b
     chosen     events that are sent again now
-    waiting    events whose replay waits already
+    waiting    events whose replay already waits
     owed       events that the sink gets anyway
-    filtered   events that its filters hold back
+    filtered   events that the sink's filters hold back
 
     \b
     Examples:

@@ -29,23 +29,23 @@ _look_up_option = click.option(
     "--look-up/--no-look-up",
     "looks_up",
     default=True,
-    help="Whether secrets and files of these sources must be on this machine too; default: --look-up.",
+    help="Require the secrets and files of these sources on this machine too; default: --look-up.",
 )
 _names_argument = click.argument("patterns", nargs=-1, required=True, metavar="NAME...")
-_yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+_yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.group()
 def sources() -> None:
-    """Change the sources of all processes on a database.
+    """Manage the sources of all processes on a database.
 
-    The sources are kept in the database, with the rest of the configuration that processes share; all follow a change
-    within seconds, and each revision is checked as a whole before. With a store in SQLite, the configuration file and
-    what it includes are all that there is: edit these, and "dockbell reload".
+    The database keeps the sources together with the rest of the shared configuration. dockbell checks each revision as
+    a whole, and all processes follow a change within seconds. With a store in SQLite, only the configuration file and
+    its included files define sources. Edit these files, then run "dockbell reload".
 
-    A KEY is one of [sources.NAME], dotted below it: base_url, api_key.file, resources.stock.at_most. A VALUE is written
-    as in TOML, or as plain text. What a source does not say comes from [source_defaults]. Secrets are not stored, only
-    where they are: in a file or an environment variable of each machine.
+    KEY is a key of [sources.NAME], with dots for nested keys: base_url, api_key.file, resources.stock.at_most. Write
+    VALUE as in TOML, or as plain text. A key that a source does not set comes from [source_defaults]. The database does
+    not store secrets, only where they are: in a file or an environment variable of each machine.
 
     \b
     Examples:
@@ -80,8 +80,10 @@ def add(config_path: str | None, *, name: str, settings: tuple[str, ...], looks_
 
 @sources.command("import")
 @click.argument("file", metavar="FILE")
-@click.option("--format", "form", type=click.Choice(["toml", "csv"]), help="Default: by the name; toml for others.")
-@click.option("--dry-run", is_flag=True, help="Check all, say what would change, and change nothing.")
+@click.option(
+    "--format", "form", type=click.Choice(["toml", "csv"]), help="Format of FILE; default: by its name, else toml."
+)
+@click.option("--dry-run", is_flag=True, help="Check everything and show what would change, but change nothing.")
 @_look_up_option
 @config_option
 @json_option
@@ -90,10 +92,10 @@ def import_(
 ) -> None:
     """Add and change many sources at once: all of FILE, or nothing.
 
-    FILE is TOML with [sources.NAME] tables, or CSV: a header with name and KEYs, then a row for each source; an empty
-    cell says nothing. With - it is read from standard input. A source that is there already says just what FILE has of
-    it then, but stays paused where it is; one that FILE does not name stays as it is. What is wrong is told with its
-    line.
+    FILE is TOML with [sources.NAME] tables, or CSV: a header with name and KEYs, then one row per source. An empty cell
+    sets nothing. With -, the command reads standard input. An existing source gets exactly the settings that FILE has
+    for it, but a paused source stays paused. Sources that FILE does not name stay as they are. Problems are reported
+    with their line.
 
     \b
     Examples:
@@ -112,7 +114,7 @@ def import_(
 @click.argument(
     "words", nargs=-1, required=True, metavar="NAME... [KEY=VALUE]...", shell_complete=complete_source_settings
 )
-@click.option("--unset", multiple=True, metavar="KEY", help="Take KEY out, so that [source_defaults] counts.")
+@click.option("--unset", multiple=True, metavar="KEY", help="Remove KEY, so that [source_defaults] applies.")
 @_look_up_option
 @config_option
 @json_option
@@ -124,9 +126,9 @@ def set_(
     looks_up: bool,
     as_json: bool,
 ) -> None:
-    """Change keys of sources; the others stay.
+    """Change some keys of sources.
 
-    NAME may hold *, ? and […]. All these sources are changed, or none.
+    NAME may contain *, ? and […]. The command changes all these sources, or none. Other keys stay as they are.
 
     \b
     Examples:
@@ -152,11 +154,11 @@ def set_(
 @config_option
 @json_option
 def pause(config_path: str | None, *, patterns: tuple[str, ...], as_json: bool) -> None:
-    """Read nothing of sources until they are resumed.
+    """Stop reading sources until you resume them.
 
-    NAME may hold *, ? and […]. Events that were recorded before are delivered all the same, and nothing is lost: a
-    source that is resumed is caught up with. Status, page and metrics show that a source is paused, and expect nothing
-    of it.
+    NAME may contain *, ? and […]. dockbell still delivers events that it recorded before. Nothing is lost: dockbell
+    catches up with a source when you resume it. The status, the page and the metrics show that a source is paused, and
+    expect nothing from it.
 
     \b
     Examples:
@@ -175,7 +177,7 @@ def pause(config_path: str | None, *, patterns: tuple[str, ...], as_json: bool) 
 def resume(config_path: str | None, *, patterns: tuple[str, ...], as_json: bool) -> None:
     """Read paused sources again.
 
-    NAME may hold *, ? and […].
+    NAME may contain *, ? and […].
 
     \b
     Examples:
@@ -193,12 +195,12 @@ def resume(config_path: str | None, *, patterns: tuple[str, ...], as_json: bool)
 @config_option
 @json_option
 def remove(config_path: str | None, *, patterns: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Take sources out of the configuration.
+    """Remove sources from the configuration.
 
-    NAME may hold *, ? and […]. Nothing is read of them any more. Their records and events stay in the store: events for
-    keep_events ([store]), records for good, but for those that you "dockbell purge". Events that sinks have not taken
-    yet wait until the source is added again: to have them delivered, pause the source first, and remove it when
-    "dockbell status" shows nothing owed. A source that is added again under its name goes on where it was.
+    NAME may contain *, ? and […]. dockbell stops reading these sources. Their records and events stay in the store:
+    events for keep_events ([store]), records permanently, except those that you "dockbell purge". Events that sinks
+    have not taken yet wait until you add the source again. To deliver them, pause the source first, and remove it when
+    "dockbell status" shows nothing owed. A source that you add again under its name continues where it was.
 
     \b
     Examples:
@@ -221,8 +223,10 @@ def remove(config_path: str | None, *, patterns: tuple[str, ...], yes: bool, as_
 
 @sources.command("list")
 @click.argument("patterns", nargs=-1, metavar="[NAME]...")
-@click.option("--paused/--not-paused", "paused", default=None, help="Only those that are paused, or are not.")
-@click.option("--process", default="", metavar="TEXT", help="Only those of processes with TEXT in their names.")
+@click.option(
+    "--paused/--not-paused", "paused", default=None, help="List only sources that are paused, or that are not."
+)
+@click.option("--process", default="", metavar="TEXT", help="List only sources of processes with TEXT in their names.")
 @all_option
 @config_option
 @json_option
@@ -235,9 +239,10 @@ def list_(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """List the sources: where each is, whether it is paused, which process has it, and what it says itself.
+    """List the sources with base URL, pause state, process and own settings.
 
-    NAME may hold *, ? and […]. At most 100 are listed on a terminal, without --all. Works with a store in SQLite, too.
+    NAME may contain *, ? and […]. On a terminal, the command lists at most 100 sources without --all. It also works
+    with a store in SQLite.
 
     \b
     Examples:

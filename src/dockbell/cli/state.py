@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("feed", required=False, shell_complete=complete_feeds)
 @click.argument("key", required=False)
-@click.option("--find", "text", metavar="TEXT", help="Only records that have TEXT in a value, or in their key.")
-@click.option("--deleted", is_flag=True, help="Deleted records too, as they were last.")
+@click.option("--find", "text", metavar="TEXT", help="Only records with TEXT in a value or in their key.")
+@click.option("--deleted", is_flag=True, help="Include deleted records, as they last were.")
 @config_option
 def state(config_path: str | None, *, feed: str | None, key: str | None, text: str | None, deleted: bool) -> None:
     """Print the stored records as JSON lines.
 
-    All are printed, those of FEED, or the one with KEY. FEED is source/resource, or only the resource where one source
-    has it; it may have left the configuration. KEY is written as in events, or as the API writes it.
+    Prints all records, the records of FEED, or the record with KEY. FEED is source/resource, or the resource alone if
+    only one source has it. FEED may have left the configuration. Write KEY as in events, or as the API writes it.
 
-    Works while the daemon runs: each record is printed as it is stored when its turn comes. A feed whose baseline is
-    not complete yet is named on standard error.
+    Works while the daemon runs: each record is printed as it is stored at that moment. If the baseline of a feed is not
+    complete yet, the command names the feed on standard error.
 
     \b
-    feed, key     which record it is, as in events
-    revision      its change count
-    modified      its own timestamp; null where it has none
-    fingerprint   hash of its content, as it is compared; null once it is purged
-    gone_at       since when it is deleted; null while it is there
-    record        its content, without what `drop` leaves out; null once it is erased
+    feed, key     the record, as in events
+    revision      number of changes of the record
+    modified      the record's own timestamp; null if it has none
+    fingerprint   hash of the content, as dockbell compares it; null after a purge
+    gone_at       when the record was deleted; null while it exists
+    record        content, without what `drop` leaves out; null after it was erased
 
-    Of a deleted record the content is erased by "dockbell purge", or after keep_events.
+    "dockbell purge" erases the content of a deleted record. Otherwise, dockbell erases it after keep_events.
 
-    Exits with 1 when no record with KEY is stored, or it is deleted and --deleted is not given.
+    Exits with 1 when no record with KEY is stored, or when the record is deleted and you do not pass --deleted.
 
     \b
     Examples:

@@ -30,29 +30,38 @@ _TOLD: Final = ("used", "dropped")
 @click.command()
 @config_option
 @json_option
-@click.option("-v", "--verbose", is_flag=True, help="Add what was learned of each feed, and what is in quarantine.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also show what dockbell learned about each feed, and what is in quarantine."
+)
 def status(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
-    """Print the status of feeds and sinks; for monitoring too.
+    """Print the status of feeds and sinks.
 
-    Exits with 1, and says why, when no daemon runs, the last reading of a feed failed, or it was not read completely
-    for three intervals and a minute, has a problem, holds deletions or drift or has records in quarantine, a sink is
-    paused, has dead letters or owes an event for more than five minutes, or more came to the web server within the hour
-    than there is room for.
+    Use the exit code for monitoring. The command exits with 1, and prints the reasons, in these cases:
 
     \b
-    daemon    the processes that share the store; slot numbers them, sources is how many sources each of them has
-    read      since the last complete reading of the feed, poll or pass
-    behind    since the time up to which polls have proven that nothing is missing
-    pass      since the feed was last read whole
-    lookback  how far before that time polls begin; two minutes at least where the API does not tell its time
-    connection  how the receiver was found last, and since when
-    owed      events that the sink has not taken yet; ≤ where its filters, or coalesce, may leave some of them out
+    daemon    no daemon runs, or it reads several feeds for the first time
+    store     little space is left on its disk
+    feed      its last reading failed, or it was not read completely for three intervals and a minute; it has a problem,
+              holds deletions or drift, or has records in quarantine
+    sink      it is paused, has dead letters, or has been owed an event for more than five minutes
+    web       within the last hour, more connections came to the web server than it has room for
+
+    The columns:
+
+    \b
+    daemon    the processes that share the store; slot is the number of each, sources is how many sources it has
+    read      time since the last complete reading of the feed, by poll or pass
+    behind    time since the moment up to which polls have proven that nothing is missing
+    pass      time since the last reading of the whole feed
+    lookback  how far before the moment of "behind" polls begin; two minutes or more if the API does not report its time
+    connection  how the receiver was last found, and since when
+    owed      events that the sink has not taken yet; ≤ if its filters, or coalesce, may leave some of them out
     blocked   records whose next event waits for another attempt
-    replays   events that wait to be sent because "dockbell replay" or "dockbell dead retry" chose them
-    waiting   since the oldest owed event was recorded
-    p50, p99, mean  how long changes took in the last hour from when they became visible in the API until the sink had
-              them; ≈ where records have no timestamps, so that they are estimated
-    planned   how long changes wait for their reading by the plan, in the mean
+    replays   events that "dockbell replay" or "dockbell dead retry" chose and that wait to be sent
+    waiting   time since the oldest owed event was recorded
+    p50, p99, mean  time in the last hour from when a change became visible in the API until the sink had it;
+              ≈ marks an estimate for records without timestamps
+    planned   mean time that changes wait for their reading, by the plan
 
     \b
     Examples:

@@ -243,7 +243,7 @@ def test_an_act_that_nobody_answers_is_told_and_leaves_the_focus_where_it_was(br
         open_row(page, "main/items")
         act(page, "Reconcile: main/items")
         expect(page.locator("#outcome .problem")).to_contain_text(
-            "Reconcile main/items: dockbell does not answer within 10 s; look whether it was done"
+            "Reconcile main/items: dockbell does not answer within 10 s; check whether it was done"
         )
         page.get_by_role("button", name="Close").click()
         expect(page.get_by_role("button", name="Reconcile: main/items")).to_be_focused()

@@ -13,7 +13,7 @@ export const onSession = (listener) => listeners.push(listener);
 export const getSession = () => session;
 
 /** Why acts are impossible here; empty where they are possible. */
-export const whyNot = () => (session.can_act ? '' : session.needs_token ? 'Sign in to act.' : 'This page cannot act: add token to [web] in the configuration.');
+export const whyNot = () => (session.can_act ? '' : session.needs_token ? 'Sign in to act.' : 'This page is read-only: add token to [web] in the configuration.');
 
 export function setSession(found) {
   session = found;
@@ -91,14 +91,14 @@ async function run(label, act, button) {
     else tell(status === 200 ? found.outcome : explain(status, found), status !== 200);
     act.done?.();
   } catch (error) {
-    tell(`${error.message}; look whether it was done before trying again`, true);
+    tell(`${error.message}; check whether it was done before you try again`, true);
   } finally {
     button.removeAttribute('aria-busy');
   }
 }
 
 async function followWish(wish, tell) {
-  tell('asked for…');
+  tell('requested…');
   for (let heardAt = Date.now(); ;) {
     await new Promise((resolve) => setTimeout(resolve, WISH_PAUSE));
     let answer;
@@ -112,7 +112,7 @@ async function followWish(wish, tell) {
       if (body.outcome !== null) return tell(body.outcome);
       heardAt = Date.now();
     } else if (status < 500 || Date.now() - heardAt > WISH_SILENCE) {
-      return tell(`asked for, but what came of it is not known: ${explain(status, body)}`, true);
+      return tell(`requested, but the outcome is unknown: ${explain(status, body)}`, true);
     }
   }
 }

@@ -17,7 +17,7 @@ const NAMED_MOST = 7; // of these, in the chart of all
 const BESIDE = ['others', 'left']; // no requests of ours
 
 export function showBudgets(node, about, budgets, plans) {
-  about.textContent = `requests a minute, ${span()}`;
+  about.textContent = `requests per minute, ${span()}`;
   const areMany = budgets.length >= TOGETHER_FROM;
   show(node, areMany && together(budgets), budgets.map((budget) => {
     const plan = tellPlan(plans.find((each) => each.source === budget.source));
@@ -48,16 +48,16 @@ function together(budgets) {
   const words = (i) => uses.map(({ name }, n) => [name, sums[n][i] ?? 0]).filter(([, n]) => n > 0).map(([name, n]) => `${name} ${n}`).join(' · ') || 'no requests';
   const used = last.reduce((sum, each) => sum + each, 0);
   return h('div', { class: 'budget', key: 'together', id: 'budget-together' },
-    h('p', { class: 'budget-head' }, h('strong', null, `All ${budgets.length} sources`), ' ', h('span', null, `${count(used)} requests in the last whole minute`), faint(`of ${count(top)} that their keys allow`)),
-    stack(uses.map(({ values }, n) => [`band key-${n}`, values]), { end, step, top: Math.max(1, ...sums[0].map((_, i) => sums.reduce((sum, each) => sum + (each[i] ?? 0), 0))), label: `Requests a minute of all sources, ${span()}; the last minute: ${words(sums[0].length - 1)}`, words }),
+    h('p', { class: 'budget-head' }, h('strong', null, `All ${budgets.length} sources`), ' ', h('span', null, `${count(used)} requests in the last full minute`), faint(`of ${count(top)} that their keys allow`)),
+    stack(uses.map(({ values }, n) => [`band key-${n}`, values]), { end, step, top: Math.max(1, ...sums[0].map((_, i) => sums.reduce((sum, each) => sum + (each[i] ?? 0), 0))), label: `Requests per minute of all sources, ${span()}; the last minute: ${words(sums[0].length - 1)}`, words }),
     h('ul', { class: 'legend' }, uses.map(({ name }, n) => h('li', { key: name, class: last[n] ? null : 'none' }, drawn(`swatch key-${n}`), `${name} `, h('span', { class: 'number' }, count(last[n]))))));
 }
 
 function head(budget) {
   const used = latest(usedOf(budget));
   return h('p', { class: 'budget-head' }, h('strong', null, breakable(budget.source)), ' ',
-    h('span', null, `${count(used)} requests in the last whole minute`, budget.remaining == null ? '' : `, ${count(budget.remaining)} left now`),
-    faint(`of ${count(budget.limit)} a minute; dockbell may use ${count(budget.allowed)}`));
+    h('span', null, `${count(used)} requests in the last full minute`, budget.remaining == null ? '' : `, ${count(budget.remaining)} left now`),
+    faint(`of ${count(budget.limit)} per minute; dockbell may use ${count(budget.allowed)}`));
 }
 
 function describe(budget) {
@@ -66,13 +66,13 @@ function describe(budget) {
   const last = KINDS.map(([kind]) => latest(budget.kinds[kind] ?? []));
   const words = (i) => KINDS.map(([, name], n) => [name, sums[n][i] ?? 0]).filter(([, n]) => n > 0).map(([name, n]) => `${name} ${n}`).join(' · ') || 'no requests';
   return [
-    stack(bands, { end: budget.end, step: budget.step, top: budget.limit, marks: budget.allowed < budget.limit ? [budget.allowed] : [], label: `Requests a minute of ${budget.source}, ${span()}; the last minute: ${words(sums[0].length - 1)}`, words }),
+    stack(bands, { end: budget.end, step: budget.step, top: budget.limit, marks: budget.allowed < budget.limit ? [budget.allowed] : [], label: `Requests per minute of ${budget.source}, ${span()}; the last minute: ${words(sums[0].length - 1)}`, words }),
     h('ul', { class: 'legend' }, KINDS.map(([kind, name], n) => h('li', { key: kind, class: last[n] ? null : 'none' },
       drawn(`swatch ${kind}`), `${name} `, h('span', { class: 'number' }, count(last[n]))))),
   ];
 }
 
-const HEADS = ['feed', 'read every', 'because', 'requests/min', 'of budget', 'mean', 'p99', 'measured mean', 'measured p99'];
+const HEADS = ['feed', 'read every', 'reason', 'requests/min', 'of budget', 'mean', 'p99', 'measured mean', 'measured p99'];
 
 /** Describe what “dockbell plan” prints. */
 function tellPlan(plan) {
@@ -85,6 +85,6 @@ function tellPlan(plan) {
   });
   return [
     table(`Plan of ${plan.source}`, HEADS, rows),
-    h('p', { class: plan.fits ? 'faint' : 'bad', key: 'advice' }, `All: mean ${formatDelay(plan.delay.mean_seconds)}, at the least ${formatDelay(plan.floor.mean_seconds)}; ${plan.advice}.`),
+    h('p', { class: plan.fits ? 'faint' : 'bad', key: 'advice' }, `All: mean ${formatDelay(plan.delay.mean_seconds)}, at best ${formatDelay(plan.floor.mean_seconds)}; ${plan.advice}.`),
   ];
 }

@@ -188,9 +188,9 @@ export class Events {
     show(this.list, shown.map((event) => this.describe(event)));
     show(this.more,
       this.problem && h('p', { class: 'bad' }, this.problem),
-      !shown.length && h('p', { class: 'faint' }, !this.isFiltered ? 'Nothing was recorded yet. Each change appears here as it is recorded.' : this.next ? 'None of the newest matches.' : 'No kept event matches.'),
-      (shown.length > 0 ? this.next !== null : this.next) && h('button', { type: 'button', on: { click: () => this.loadOlder() } }, shown.length ? 'Older' : 'Look further'),
-      shown.length > 0 && this.next === null && h('p', { class: 'faint' }, 'These are the oldest that are kept.'));
+      !shown.length && h('p', { class: 'faint' }, !this.isFiltered ? 'No events yet. Changes appear here when they are recorded.' : this.next ? 'No recent event matches.' : 'No kept event matches.'),
+      (shown.length > 0 ? this.next !== null : this.next) && h('button', { type: 'button', on: { click: () => this.loadOlder() } }, shown.length ? 'Older' : 'Search further'),
+      shown.length > 0 && this.next === null && h('p', { class: 'faint' }, 'No older events are kept.'));
     this.drawNews();
   }
 
@@ -207,7 +207,7 @@ export class Events {
   }
 
   describe(event) {
-    if (event.skip) return h('li', { key: event.key, class: 'skip faint' }, event.skip > 0 ? `${plural(event.skip, 'event')} came faster than they can be shown` : 'the connection was lost here; some may be missing');
+    if (event.skip) return h('li', { key: event.key, class: 'skip faint' }, event.skip > 0 ? `${plural(event.skip, 'event')} came too fast to show` : 'connection lost here; events may be missing');
     const name = nameOf(event);
     const opened = this.opened.get(name);
     if (!opened) {
@@ -293,7 +293,7 @@ export class Events {
       this.drawFilter();
     };
     return this.why === undefined
-      ? h('button', { key: 'asks', type: 'button', on: { click: asks } }, `Why has ${key} these events, or none?`)
+      ? h('button', { key: 'asks', type: 'button', on: { click: asks } }, `Why does ${key} have these events, or none?`)
       : h('div', { key: 'answers', class: 'wide', tabindex: -1 }, describeWhy(this.why));
   }
 

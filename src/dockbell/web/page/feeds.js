@@ -19,7 +19,7 @@ function judgeFeed(feed) {
   if (feed.held) return ['look', 'held'];
   if (feed.drift?.decision === 'hold') return ['look', 'drift'];
   if (feed.quarantined) return ['look', 'quarantine'];
-  if (feed.reasons.length) return ['look', feed.expected_at && Date.parse(feed.expected_at) < now() ? 'late' : 'look'];
+  if (feed.reasons.length) return ['look', feed.expected_at && Date.parse(feed.expected_at) < now() ? 'late' : 'to check'];
   if (feed.silence === 'blind') return ['look', 'blind'];
   if (!feed.read_at) return ['wait', 'not read yet'];
   return feed.silence ? ['well', feed.silence] : ['well', 'well'];
@@ -128,7 +128,7 @@ export class Feeds extends Rows {
     this.gather();
     show(this.bar,
       h('input', { type: 'search', 'aria-label': 'Feeds whose name contains', placeholder: 'name', on: { input: (event) => { this.text = event.target.value; this.sift(); } } }),
-      h('label', null, h('input', { type: 'checkbox', on: { change: (event) => { this.onlyLook = event.target.checked; this.sift(); } } }), 'only those to look at'),
+      h('label', null, h('input', { type: 'checkbox', on: { change: (event) => { this.onlyLook = event.target.checked; this.sift(); } } }), 'only feeds to check'),
       h('span', { class: 'faint', role: 'status' }, n === this.rows.size ? plural(n, 'feed') : `${n} of ${this.rows.size}`));
   }
 }
@@ -145,7 +145,7 @@ function describe(feed, isOpen, toggle, weeks) {
       cell('fresh', 'last read', h('span', null, age(feed.read_at)), faint(everyOf(feed))),
       h('span', { class: 'cell drawn', key: 'drawn' }, spark(freshness.values, {
         end: freshness.end, step: freshness.step, mark: parseEvery(feed.every),
-        label: `How old what was known was, ${span()}: at worst ${formatAge(worst)}`, words: (value) => `${formatDelay(value)} old`,
+        label: `Data age, ${span()}: at worst ${formatAge(worst)}`, words: (value) => `${formatDelay(value)} old`,
       })),
       cell('change', 'last change', age(feed.last_change_at, 'ago', 'none')),
       cell('kept', 'runs in time', runs ? percent(interval) : faint('–'), interval.late > 0 && faint(`${interval.late} late`)),
@@ -178,19 +178,19 @@ function open(feed, weeks) {
     feed.reasons.length > explained && h('ul', { class: 'reasons', key: 'reasons' }, feed.reasons.map((reason, i) => h('li', { key: i }, h('span', null, withCommands(reason))))),
     feed.held > 0 && h('div', { class: 'decide', key: 'held' },
       h('h3', null, `${plural(feed.held, 'deletion')} held`),
-      h('p', { class: 'faint' }, 'Too many records are absent at once to believe it. Approved, each is published as deleted; rejected, they are kept until they are seen again.'),
+      h('p', { class: 'faint' }, 'Too many records vanished at once. Approve to publish each as deleted. Reject to keep them until they appear again.'),
       h('ul', { class: 'keys' }, deletions.map((each) => h('li', { key: each.key }, h('code', null, each.key), ' absent for ', age(each.suspected_at, 'for'))),
         feed.held > deletions.length && h('li', { class: 'faint' }, `and ${count(feed.held - deletions.length)} more`)),
       h('div', { class: 'row' },
-        actButton('Approve', { title: `${plural(feed.held, 'deletion')} of ${feed.feed}`, path: `${path}/deletions`, body: { decision: 'approve' }, danger: true, words: `${plural(feed.held, 'record')} of ${feed.feed} will be published as deleted. Sinks cannot take that back.` }),
+        actButton('Approve', { title: `${plural(feed.held, 'deletion')} of ${feed.feed}`, path: `${path}/deletions`, body: { decision: 'approve' }, danger: true, words: `${plural(feed.held, 'record')} of ${feed.feed} will be published as deleted. Sinks cannot undo this.` }),
         actButton('Reject', { title: `deletions of ${feed.feed}`, path: `${path}/deletions`, body: { decision: 'reject' } }))),
     drift && h('div', { class: 'decide', key: 'drift' },
       h('h3', null, `Drift: ${count(drift.readings)} readings ${drift.decision === 'hold' ? 'held' : `(${drift.decision})`}`),
-      h('p', { class: 'faint' }, 'Records differ by these members alone, for ', age(drift.since, 'for'), ', though their timestamps did not move: the service changed, not the records. Absorbed, that is no event; published, each record has one.'),
+      h('p', { class: 'faint' }, 'For ', age(drift.since, 'for'), ', records have differed only in these members, with unchanged timestamps: the service changed, not the records. Absorb to publish no events. Publish to send one per record.'),
       h('p', null, drift.fields.map((field) => [h('code', { key: field }, field), ' '])),
       drift.decision === 'hold' && h('div', { class: 'row' },
         actButton('Absorb', { title: `drift of ${feed.feed}`, path: `${path}/drift`, body: { decision: 'absorb' } }),
-        actButton('Publish', { title: `drift of ${feed.feed}`, path: `${path}/drift`, body: { decision: 'publish' }, words: `Each of the ${plural(drift.readings, 'reading')} of ${feed.feed} that differ becomes an event.` }))),
+        actButton('Publish', { title: `drift of ${feed.feed}`, path: `${path}/drift`, body: { decision: 'publish' }, words: `dockbell publishes an event for each of ${plural(drift.readings, 'reading')} of ${feed.feed}.` }))),
     feed.quarantined > 0 && h('div', { key: 'quarantine' },
       h('h3', null, `${plural(feed.quarantined, 'record')} in quarantine`),
       h('ul', { class: 'keys' }, bad.map((each, i) => h('li', { key: i }, each.key && h('code', null, each.key), ` ${each.problem} `, faint('met ', age(each.last_at))))),
@@ -198,8 +198,8 @@ function open(feed, weeks) {
     feed.silence_words && h('p', { key: 'silence' }, feed.silence_words),
     feed.remarks.length > 0 && h('ul', { class: 'remarks', key: 'remarks' }, feed.remarks.map((remark, i) => h('li', { key: i }, withCommands(remark)))),
     facts([
-      ['read whole', feed.pass_at && age(feed.pass_at)],
-      ['nothing missing up to', feed.watermark && age(feed.watermark)],
+      ['last full read', feed.pass_at && age(feed.pass_at)],
+      ['complete up to', feed.watermark && age(feed.watermark)],
       ['records', `${count(feed.records)}, ${plural(feed.events, 'event')} so far`],
       ['change to sink', tellAll(feed.delay, 'change')],
       ['freshness goal', feed.goal && `${formatDelay(feed.goal)}${feed.goal_share === null ? '' : `, met by ${formatShare(feed.goal_share)} in the last hour`}`],
@@ -209,11 +209,11 @@ function open(feed, weeks) {
     h('div', { key: 'course' },
       weeks.week ? plotWeek(weeks.week) : feed.course && plot(feed.course, feed.goal),
       h('div', { class: 'row' }, h('button', { type: 'button', class: 'quiet', on: { click: weeks.show } }, weeks.week ? 'Delay, last day' : 'Delay, last week'))),
-    feed.learned.length > 0 && h('h3', { key: 'learned-head' }, 'Learned of the listing'),
+    feed.learned.length > 0 && h('h3', { key: 'learned-head' }, 'Learned about the list'),
     feed.learned.length > 0 && h('div', { key: 'learned' }, facts(feed.learned)),
     h('div', { class: 'row', key: 'acts' },
       actButton('Reconcile', { title: feed.feed, path: `${path}/reconcile` }),
-      faint(whyNot() || 'reads the whole list now, to find deletions and misses')),
+      faint(whyNot() || 'reads the whole list now to find deletions and missed changes')),
   ];
 }
 
@@ -222,18 +222,18 @@ function plot({ mean, p99, planned, end, step }, goal) {
   const last = mean.findLastIndex((value) => value != null);
   return [
     spark(mean, { end, step, beside: planned, goal: goal ?? 0, label: `Delay, the last day; last: ${words(mean[last], last)}`, words }),
-    h('p', { class: 'faint' }, `Change to sink, last day: mean, dashed the planned wait${goal ? `, dotted the goal of ${formatDelay(goal)}` : ''}.`),
+    h('p', { class: 'faint' }, `Change to sink, last day: mean; dashed: planned wait${goal ? `; dotted: goal of ${formatDelay(goal)}` : ''}.`),
   ];
 }
 
 function plotWeek({ problem, mean_seconds: mean, p99_seconds: p99, changes, end, step_seconds: step, goal_seconds: goal, goal_share: share }) {
   if (problem) return h('p', { class: 'bad' }, problem);
-  if (!mean) return h('p', { class: 'faint' }, 'Looking…');
+  if (!mean) return h('p', { class: 'faint' }, 'Loading…');
   const words = (value, i) => `mean ${formatDelay(value)}, p99 ${formatDelay(p99[i])}, ${plural(changes[i], 'change')}`;
   const total = changes.reduce((sum, each) => sum + each, 0);
-  const met = goal && share !== null ? `; ${formatShare(share)} within the goal of ${formatDelay(goal)}, dotted` : '';
+  const met = goal && share !== null ? `; ${formatShare(share)} within the goal of ${formatDelay(goal)} (dotted)` : '';
   return [
     spark(p99, { end, step, beside: mean, goal: goal ?? 0, label: `Delay, the last week: ${plural(total, 'change')}${met}`, words: (_, i) => words(mean[i], i) }),
-    h('p', { class: 'faint' }, `Change to sink, last week, by two hours: p99, dashed the mean; ${plural(total, 'change')}${met}.`),
+    h('p', { class: 'faint' }, `Change to sink, last week, per two hours: p99; dashed: mean; ${plural(total, 'change')}${met}.`),
   ];
 }

@@ -47,7 +47,7 @@ export function follow(listener) {
         if (refusal === null && !left) continue; // a stream ends now and then, so that the session is looked at again
         why = refusal ?? why;
       } catch (error) {
-        why = error.name === 'AbortError' ? 'nothing was heard any more' : 'dockbell does not answer';
+        why = error.name === 'AbortError' ? 'no more data arrived' : 'dockbell does not answer';
       }
       if (left) return;
       if (isResting) {

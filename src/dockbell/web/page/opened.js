@@ -54,7 +54,7 @@ function sendButton({ sink, stage }, { feed, sequence, key }) {
 /** Describe an opened event; `why` is undefined until it was asked for, null while it is looked up. */
 export function describeOpened(summary, { found, problem, why, all, raw }, { askWhy, showAll, showRaw }) {
   if (problem) return h('p', { class: 'bad' }, problem);
-  if (!found) return h('p', { class: 'faint' }, 'Looking…');
+  if (!found) return h('p', { class: 'faint' }, 'Loading…');
   const { event, text, differences, deliveries } = found;
   const shown = all ? differences : differences.slice(0, DIFFERENCES_MOST);
   return [
@@ -102,12 +102,12 @@ function describeDifference({ path, op, from, to, from_text: fromText, to_text: 
 
 /** Describe what `why` answers: the reason first, then what it rests on. */
 export function describeWhy(why) {
-  if (!why) return h('p', { class: 'faint', key: 'why', tabindex: -1 }, 'Looking…');
+  if (!why) return h('p', { class: 'faint', key: 'why', tabindex: -1 }, 'Loading…');
   if (why.problem) return h('p', { class: 'bad', key: 'why', tabindex: -1 }, why.problem);
   const { found } = why;
   const { record } = found;
   return h('div', { class: 'why', key: 'why', role: 'group', tabindex: -1, 'aria-label': 'Why' },
-    h('p', null, h('strong', null, 'Why: '), found.why || 'its last reading has its event.'),
+    h('p', null, h('strong', null, 'Why: '), found.why || 'the last reading has its event.'),
     h('p', { class: 'faint' }, h('code', null, found.key), ` of ${found.feed}: ${found.presence}`, record && `, revision ${record.revision}`, record?.modified && [', modified ', age(record.modified)]),
     list('Runs that covered it', found.runs.slice(-8).reverse(), (run) => [clock(run.asked_at), ` ${run.kind}: `, run.problem ? `incomplete, ${run.problem}` : `${plural(run.pages, 'page')}, ${plural(run.records, 'record')}, ${plural(run.events, 'event')}`]),
     list('Findings', found.findings.slice(-8).reverse(), (note) => [clock(note.at), ` ${note.via}: ${note.says}`, note.sequence && ` (#${note.sequence})`]),

@@ -65,7 +65,7 @@ const listener = {
     lostAt ??= heardAt;
     if (parts.has('dockbell')) drawDaemon(parts.get('dockbell'));
     show($('connection'), badge('bad', '✕', 'connection lost'),
-      faint(`${why}; `, heardAt && ['shown as it was ', age(heardAt), '; '], 'next try ', age(again, 'in')),
+      faint(`${why}; `, heardAt && ['last update ', age(heardAt), '; '], 'next try ', age(again, 'in')),
       h('button', { type: 'button', on: { click: () => (stream ? stream.retry() : begin()) } }, 'Now'));
   },
   resting() {
@@ -189,7 +189,7 @@ async function findSession() {
 
 async function signIn(word) {
   const { status, body, retryAfter } = await send('POST', 'session', { token: word });
-  $('sign-in-problem').textContent = status === 200 ? '' : status === 429 && retryAfter ? `Too many wrong tokens; wait ${retryAfter} s.` : status === 401 ? 'That is not the token of [web]; dockbell init keeps it in dockbell.token.' : explain(status, body);
+  $('sign-in-problem').textContent = status === 200 ? '' : status === 429 && retryAfter ? `Too many wrong tokens; wait ${retryAfter} s.` : status === 401 ? 'Wrong token. dockbell init stores the token of [web] in dockbell.token.' : explain(status, body);
   return status === 200;
 }
 

@@ -104,7 +104,7 @@ export class Records {
     show(this.list, (this.found ?? []).map((record) => this.describe(record)));
     show(this.more,
       this.problem && h('p', { class: 'bad' }, this.problem),
-      this.found?.length === 0 && h('p', { class: 'faint' }, this.inValues ? 'No stored record has that text.' : 'No stored record has such a key.'),
+      this.found?.length === 0 && h('p', { class: 'faint' }, this.inValues ? 'No stored record contains this text.' : 'No stored record has this in its key.'),
       this.next !== null && h('button', { type: 'button', on: { click: () => this.search(this.next) } }, 'More'));
   }
 
@@ -122,7 +122,7 @@ export class Records {
   describeOpened(opened) {
     const { found, problem, why } = opened;
     if (problem) return h('p', { class: 'bad' }, problem);
-    if (!found) return h('p', { class: 'faint' }, 'Looking…');
+    if (!found) return h('p', { class: 'faint' }, 'Loading…');
     const [source, resource] = found.feed.split('/');
     const askWhy = async () => {
       opened.why = null;
@@ -132,13 +132,13 @@ export class Records {
     };
     return [
       h('p', { class: 'faint', key: 'about' }, `revision ${found.revision}`, found.modified && [', modified ', age(found.modified)], found.gone_at && [', gone ', age(found.gone_at)]),
-      found.text === null ? h('p', { key: 'text' }, 'Its content is erased.') : h('pre', { key: 'text' }, found.text),
+      found.text === null ? h('p', { key: 'text' }, 'The content was erased.') : h('pre', { key: 'text' }, found.text),
       copyButtons(`key=${found.feed}/${found.key}`, found.text),
       h('h3', { key: 'history', class: 'small' }, 'History'),
       h('ul', { key: 'events' }, found.events.map((event) => h('li', { key: event.sequence },
         h('button', { type: 'button', class: 'quiet', 'aria-label': `Show event ${event.sequence}`, on: { click: () => this.openEvent(event) } }, `#${event.sequence}`), ' ',
         clock(event.at), ` ${event.type.split('.').at(-1)} `, faint(event.words)))),
-      found.events.length === 0 && h('p', { key: 'none', class: 'faint' }, 'It has no kept event.'),
+      found.events.length === 0 && h('p', { key: 'none', class: 'faint' }, 'No kept events.'),
       why === undefined ? h('button', { type: 'button', key: 'why-button', on: { click: askWhy } }, 'Why?') : describeWhy(why),
     ];
   }

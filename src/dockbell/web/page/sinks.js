@@ -80,8 +80,8 @@ export class Sinks extends Rows {
       h('div', { class: 'row', key: 'acts' },
         sink.paused
           ? actButton('Resume', { key: 'pause', title: sink.sink, path: `${path}/resume` })
-          : actButton('Pause', { key: 'pause', title: sink.sink, path: `${path}/pause`, input: 'reason', words: `Nothing more is sent to ${sink.sink} until it is resumed; what is recorded meanwhile is kept for it.` }),
-        (sink.blocked > 0 || sink.replays > 0) && actButton('Send now', { title: `what waits for ${sink.sink}`, path: `${path}/retry` }),
+          : actButton('Pause', { key: 'pause', title: sink.sink, path: `${path}/pause`, input: 'reason', words: `dockbell sends nothing to ${sink.sink} until you resume it, and keeps new events for it.` }),
+        (sink.blocked > 0 || sink.replays > 0) && actButton('Send now', { title: `waiting events of ${sink.sink}`, path: `${path}/retry` }),
         whyNot() && faint(whyNot())),
       sink.dead > 0 && this.showLetters(sink, path),
     ];
@@ -95,8 +95,8 @@ export class Sinks extends Rows {
       h('div', { class: 'row' },
         h('h3', null, plural(sink.dead, 'dead letter')),
         sink.dead > 1 && act('Retry all', sink.sink, { all: true }),
-        sink.dead > 1 && act('Discard all', sink.sink, { all: true }, `${plural(sink.dead, 'event')} will not be delivered to ${sink.sink}; only “dockbell replay” could send it then.`)),
-      !found && h('p', { class: 'faint' }, 'Looking…'),
+        sink.dead > 1 && act('Discard all', sink.sink, { all: true }, `${plural(sink.dead, 'event')} will not be delivered to ${sink.sink}. Only “dockbell replay” can still send them.`)),
+      !found && h('p', { class: 'faint' }, 'Loading…'),
       found?.problem && h('p', { class: 'bad' }, found.problem),
       found && h('ul', { class: 'cards' }, found.letters.map((letter) => {
         const name = `${letter.feed} ${letter.key}`;
@@ -106,8 +106,8 @@ export class Sinks extends Rows {
           h('div', null,
             h('p', null, h('code', null, letter.key), ' ', letter.feed, faint(` #${letter.sequence} ${type}`)),
             h('p', { class: 'bad error' }, letter.error, letter.answer && [': ', h('code', null, letter.answer)]),
-            h('p', { class: 'faint' }, `${plural(letter.attempts, 'attempt')}, died `, age(letter.died_at), letter.holds ? '; it holds the later events of its key back' : '')),
-          h('div', { class: 'row' }, act('Retry', name, body), act('Discard', name, body, [`${type} of `, h('code', null, letter.key), ` will not be delivered to ${sink.sink}; only “dockbell replay” could send it then.`])));
+            h('p', { class: 'faint' }, `${plural(letter.attempts, 'attempt')}, died `, age(letter.died_at), letter.holds ? '; later events of its key wait' : '')),
+          h('div', { class: 'row' }, act('Retry', name, body), act('Discard', name, body, [`${type} of `, h('code', null, letter.key), ` will not be delivered to ${sink.sink}. Only “dockbell replay” can still send it.`])));
       })),
       found?.next && h('button', { type: 'button', on: { click: () => this.load(sink, found.next) } }, 'More dead letters'));
   }

@@ -31,8 +31,8 @@ export function showVerdict(node, daemon, parts, go, lostAt) {
       drawn('sign', lostAt ? '?' : sign),
       h('div', { class: 'words' },
         h('p', { id: 'verdict-words', class: 'big' }, words),
-        lostAt && h('p', { class: 'faint', key: 'lost' }, 'when this was heard last, ', age(lostAt), '.'),
-        daemon.well && !lostAt && h('p', { class: 'faint' }, `${plural(feeds.length, 'feed')} read in time, ${plural(sinks.length, 'sink')} ${sinks.length === 1 ? 'takes' : 'take'} what ${sinks.length === 1 ? 'it is' : 'they are'} sent. Up for `, age(daemon.started_at, 'for'), '.'),
+        lostAt && h('p', { class: 'faint', key: 'lost' }, 'as of the last update, ', age(lostAt), '.'),
+        daemon.well && !lostAt && h('p', { class: 'faint' }, `${plural(feeds.length, 'feed')} read in time, ${plural(sinks.length, 'sink')} ${sinks.length === 1 ? 'accepts' : 'accept'} events. Up for `, age(daemon.started_at, 'for'), '.'),
         !daemon.well && h('ul', { class: 'reasons' }, reasons.map((reason, i) => tellReason(reason, i, go)))),
       showFigures(feeds, sinks, parts('budget'), daemon.delay),
       daemon.processes.length > 0 && table('Processes', PROCESS, daemon.processes.map((each) => [each.process, count(each.sources), count(each.requests_per_minute), count(each.taken_over), age(each.since, 'for'), each.version]))));
@@ -45,7 +45,7 @@ function judge(reasons, lostAt) {
   const things = (n) => (n === 1 ? 'One thing' : `${n} things`);
   if (failing) return ['bad', '✕', `${things(failing)} ${failing === 1 ? 'fails' : 'fail'}${waiting ? `, ${waiting} to look at` : ''}`];
   if (waiting) return ['look', '!', `${things(waiting)} to look at`];
-  if (reasons.length) return ['wait', '○', 'Reading for the first time'];
+  if (reasons.length) return ['wait', '○', 'First reading in progress'];
   return ['well', '✓', lostAt ? 'All was well' : 'All is well'];
 }
 

@@ -122,7 +122,7 @@ def test_records_of_which_none_was_seen_may_hold_anything() -> None:
     change = replace(CHANGES["created"], feed=Feed("main", "warehouses"))
     body = json.loads(write(change).body)
     validate(document, "warehouse.created", body)
-    assert document["components"]["schemas"]["warehouse.record"]["description"].endswith("as 0 readings have shown it.")
+    assert document["components"]["schemas"]["warehouse.record"]["description"].endswith("learned from 0 readings.")
 
 
 def test_what_a_sink_does_not_see_is_not_in_the_schema_of_its_records() -> None:
@@ -254,7 +254,7 @@ def test_a_webhook_has_one_channel_with_everything_and_no_secret_of_its_address(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"mode": "binary"}, "In the binary mode of CloudEvents: "),
+        ({"mode": "binary"}, "CloudEvents in binary mode: "),
         ({"batch": 50}, "Each request holds up to 50 events, as a JSON array (application/cloudevents-batch+json). "),
         ({"compression": "gzip"}, "Bodies are compressed (gzip). "),
     ],
@@ -267,7 +267,7 @@ def test_it_is_said_how_the_requests_of_a_webhook_hold_events(settings: dict[str
 def test_of_a_webhook_with_a_body_of_its_own_no_messages_are_listed() -> None:
     document = write_catalogue({"erp": WEBHOOK | {"body": "key"}})
     assert messages_of(document, "erp") == []
-    assert "a body of the receiver's own form" in document["channels"]["erp"]["description"]
+    assert "in the receiver's own form" in document["channels"]["erp"]["description"]
 
 
 def test_another_kind_of_sink_has_a_channel_without_an_address() -> None:
@@ -313,13 +313,13 @@ def test_a_condition_and_members_that_are_left_out_are_said() -> None:
     description = document["channels"]["erp"]["description"]
     assert "after.status == 'shipped'" in description
     assert "left out" in description
-    assert "ceases" not in description
+    assert "no longer matches" not in description
     assert "secret_place" not in description
 
 
 def test_that_a_sink_is_told_of_records_that_leave_its_filter_is_said() -> None:
     document = write_catalogue({"erp": WEBHOOK | {"where": "after.status == 'shipped'", "on_leave": "send"}})
-    assert "ceases to be one for which it held" in document["channels"]["erp"]["description"]
+    assert "the change after which a record no longer matches" in document["channels"]["erp"]["description"]
 
 
 def test_pull_feeds_are_described_where_they_are_served() -> None:

@@ -25,8 +25,8 @@ _PARAMETERS: Final = {
     "client_id": "The client id of this dockbell.",
 }
 _ABOUT_SIZES: Final = (
-    "An event above `max_event_size` comes without `before`, else with its patch alone (never where arrays have no"
-    " order), else without content; `data.omitted` lists what is missing."
+    "An event above `max_event_size` comes without `before`. If it is still too large, it comes with its patch alone"
+    " (never if arrays have no order), else without content. `data.omitted` lists what is missing."
 )
 
 
@@ -68,7 +68,7 @@ class Outlets:
 
     def add_pull_feeds(self, url: str, offer: Offer) -> None:
         """Add the feeds and records that ``[web]`` serves at ``url``, which ends without a slash."""
-        self._add_server(_WEB, url, "Pull feeds, and the records as they are stored.")
+        self._add_server(_WEB, url, "Pull feeds, and the stored records.")
         for resource in offer.changes:
             sources = offer.find_sources(resource)
             self._add(
@@ -77,7 +77,7 @@ class Outlets:
                 offer.changes[resource],
                 server=_WEB,
                 parameters={"source": sources},
-                description="All events in order, after a position; with `Accept: text/event-stream` one by one.",
+                description="All events in order after a position. With `Accept: text/event-stream`, one by one.",
                 binding={"http": {"method": "GET", "query": _QUERY, **_HTTP}},
             )
             self._add(
@@ -86,7 +86,7 @@ class Outlets:
                 [offer.states[resource]],
                 server=_WEB,
                 parameters={"source": sources},
-                description="The records as they are stored, page by page, with the position to read the feed from.",
+                description="The stored records, page by page, with the position from which to read the feed.",
                 binding={"http": {"method": "GET", **_HTTP}},
             )
 
@@ -109,7 +109,7 @@ class Outlets:
             ends = {each.rpartition(".")[2] for each in changes}
             add(part, topic, changes, description, once, source=sources, resource=offer.changes, change=sorted(ends))
         if offer.statements:
-            about = "What is said about a feed as a whole."
+            about = "Statements about a whole feed."
             ends = {each.rpartition(".")[2] for each in offer.statements}
             resources = dict.fromkeys(feed.resource for feed in offer.feeds)
             known = {"source": offer.find_sources(), "resource": resources, "change": sorted(ends)}
@@ -117,9 +117,9 @@ class Outlets:
         if offer.notices:
             topic = given["feed_topic"].replace("{source}", NOTICES.source).replace("{resource}", NOTICES.resource)
             ends = {each.rpartition(".")[2] for each in offer.notices}
-            add("notices", topic, offer.notices, "What the operator should know.", once, change=sorted(ends))
+            add("notices", topic, offer.notices, "Notices to the operator.", once, change=sorted(ends))
         if given["state_topic"]:
-            about = "Retained: each record as it is stored now; an empty payload, which clears it, when it is deleted."
+            about = "Retained: each record as it is stored now. An empty payload clears a deleted record."
             states = {resource: [state] for resource, state in offer.states.items()}
             for part, resource, names in _split(given["state_topic"], states):
                 topic, sources = _fill(given["state_topic"], resource), offer.find_sources(resource)
@@ -181,9 +181,9 @@ class Outlets:
 _QUERY: Final = {
     "type": "object",
     "properties": {
-        "after": {"type": "string", "description": "EPOCH.SEQUENCE: the position after which to begin."},
-        "limit": {"type": "integer", "minimum": 1, "description": "The most events."},
-        "wait": {"type": "string", "description": "How long to wait for the first of them, such as 30s."},
+        "after": {"type": "string", "description": "EPOCH.SEQUENCE: the position after which to start."},
+        "limit": {"type": "integer", "minimum": 1, "description": "Maximum number of events."},
+        "wait": {"type": "string", "description": "How long to wait for the first event, such as 30s."},
     },
     "additionalProperties": False,
 }
@@ -205,11 +205,11 @@ def _fill(template: str, resource: str) -> str:
 def _tell_form(given: Table) -> str:
     """Return what a receiver must know of how requests hold events."""
     if given["body"] is not None:
-        form = "Each request has a body of the receiver's own form, made of one event. "
+        form = "Each request body holds one event in the receiver's own form. "
     elif given["batch"] > 1:
         form = f"Each request holds up to {given['batch']} events, as a JSON array ({BATCH_TYPE}). "
     elif given["mode"] == "binary":
-        form = "In the binary mode of CloudEvents: attributes as `ce-` headers, `data` as the body. "
+        form = "CloudEvents in binary mode: attributes as `ce-` headers, `data` as the body. "
     else:
         form = ""
     return form + ("Bodies are compressed (gzip). " if given["compression"] == "gzip" else "")
@@ -220,9 +220,9 @@ def _describe(settings: SinkSettings) -> str:
     often = "at least once" if is_sure else "without acknowledgements"
     parts = [f"Events as {EVENT_TYPE}, {often}, in order for each record; payload {settings.payload}."]
     if settings.where is not None:
-        parts.append(f"Only changes for which this holds: {settings.where}.")
+        parts.append(f"Only changes that match this condition: {settings.where}.")
     if settings.on_leave == "send":
-        parts.append("Also the change with which a record ceases to be one for which it held.")
+        parts.append("Also the change after which a record no longer matches.")
     if settings.fields or settings.redact:
         parts.append("Some members of the records are left out.")
     return " ".join([*parts, _ABOUT_SIZES])

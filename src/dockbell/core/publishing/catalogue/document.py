@@ -34,9 +34,9 @@ _HEADERS: Final = {
     "required": ["webhook-id", "webhook-timestamp", "webhook-signature"],
     "properties": {
         "webhook-id": {"type": "string", "description": "The event's id."},
-        "webhook-timestamp": {"type": "string", "description": "When this attempt was made, in Unix seconds."},
+        "webhook-timestamp": {"type": "string", "description": "Time of this attempt, in Unix seconds."},
         "webhook-signature": {"type": "string", "description": "Standard Webhooks 1.0.0: v1,BASE64 for each secret."},
-        "dockbell-replay": {"const": "true", "description": "Of an event that is sent again on an operator's request."},
+        "dockbell-replay": {"const": "true", "description": "Present if an operator had the event sent again."},
     },
 }
 _EVENT_BINDINGS: Final = {
@@ -150,7 +150,7 @@ class Catalogue:
         for feed, records in self._records.items():
             for raw in records if feed.resource == resource else ():
                 learned.see(decode(show(raw)))
-        description = f"A record of {resource}, as {learned.count()} readings have shown it."
+        description = f"A record of {resource}, learned from {learned.count()} readings."
         described = {"title": name_type(name), "type": "object", **learned.describe(name_type(name))}
         self._schemas[name] = {**described, "description": description}
 

@@ -34,13 +34,13 @@ _OWN: Final = {"event": ("type", "dataschema", "data"), "change": ("resource", "
 
 _SUMMARIES: Final = {
     "created": "A record that was not there before",
-    "updated": "A record with other content",
-    "deleted": "A record that is gone, or out of what is asked for",
-    "restored": "A record that is back after it was deleted",
-    "snapshot": "A record as it was first met, or as it is stored when a sink begins: no change",
+    "updated": "A record whose content changed",
+    "deleted": "A record that is gone, or outside what dockbell requests",
+    "restored": "A deleted record that is back",
+    "snapshot": "A record as dockbell first saw it, or as it is stored when a sink begins; not a change",
     "reconciled": "A pass over the whole list is complete",
     "gap": "dockbell was blind for a while",
-    "rebaselined": "The feed is read differently from now on",
+    "rebaselined": "dockbell reads the feed differently from now on",
     "held": "Changes wait for an operator",
 }
 
@@ -111,7 +111,7 @@ class Messages:
             self._write(
                 f"notice.{name}",
                 notice | {"properties": notice["properties"] | {"statement": {"const": name}}},
-                summary=f"What an operator should know: {name.replace('_', ' ')}",
+                summary=f"Notice to the operator: {name.replace('_', ' ')}",
             )
             for name in notice["properties"]["statement"]["enum"]
         ]
@@ -165,7 +165,7 @@ class Messages:
             required.append("subject")
         else:
             properties = {each: schema for each, schema in properties.items() if each not in ("subject", "dataref")}
-        summary = summary or f"What the operator calls {name.partition('.')[2]!r}"
+        summary = summary or f"The operator's own event {name.partition('.')[2]!r}"
         payload = _object(properties, required, title=title, description=summary + ".")
         return Message(
             full,
@@ -183,7 +183,7 @@ class Messages:
 
 def write_state(resource: Resource, prefix: str) -> Message:
     record = f"{prefix}{resource.singular}.record"
-    content = {"summary": f"A record of {resource.name} as it is stored.", "contentType": RECORD_TYPE}
+    content = {"summary": f"A stored record of {resource.name}.", "contentType": RECORD_TYPE}
     return _write_plain(f"{prefix}{resource.singular}.state", content, record, {})
 
 
@@ -207,13 +207,13 @@ def write_page(resource: Resource) -> Message:
         "type": "object",
         "required": ["position", "records", "next", "feed"],
         "properties": {
-            "position": {"type": "string", "description": "Where to begin in the feed after the last page."},
+            "position": {"type": "string", "description": "Where to start in the feed after the last page."},
             "records": {"type": "array", "items": record},
-            "next": {"type": ["string", "null"], "description": "The following page, relative to this one."},
+            "next": {"type": ["string", "null"], "description": "The next page, relative to this one."},
             "feed": {"type": "string", "description": "The feed from the position on, relative to this page."},
         },
     }
-    content = {"summary": f"Records of {resource.name} as they are stored.", "contentType": RECORD_TYPE}
+    content = {"summary": f"Stored records of {resource.name}.", "contentType": RECORD_TYPE}
     return _write_plain(name, content, name, {name: schema})
 
 
@@ -224,7 +224,7 @@ def write_status() -> Message:
         "required": ["online", "timestamp"],
         "properties": {"online": {"type": "boolean"}, "timestamp": point("moment")},
     }
-    summary = "Whether dockbell is connected; the broker says that it is not when it loses it."
+    summary = "Whether dockbell is connected. If the broker loses the connection, it reports that."
     return _write_plain("status", {"summary": summary, "contentType": RECORD_TYPE}, "status", {"status": schema})
 
 

@@ -29,6 +29,8 @@ pytestmark = pytest.mark.acceptance
 
 SECRET: Final = "whsec_Y2FuYXJ5LXdlYmhvb2stc2VjcmV0LWEx"
 DESCRIPTORS: Final = 256
+EXPECTED: Final = {"Crowded", "FileExposed", "ListingChanged"}
+"""What the log may warn of; the last: lists move while pages are read slowly."""
 CONFIG: Final = """
 [web]
 listen = "127.0.0.1:{web}"
@@ -196,8 +198,7 @@ async def test_silent_connections_stop_nothing(house: House) -> None:
             log = facts(daemon)
     assert len(log) < 100
     told = [each for each in log if each["level"] in ("warning", "error")]
-    expected = ("Crowded", "FileExposed", "ListingChanged")  # the last: lists move while pages are read slowly
-    assert [each for each in told if each.get("fact") not in expected] == []
+    assert [each for each in told if each.get("fact") not in EXPECTED] == []
 
 
 async def test_connections_that_do_not_say_what_they_want_stop_nothing_and_are_told(house: House) -> None:
@@ -218,7 +219,7 @@ async def test_connections_that_do_not_say_what_they_want_stop_nothing_and_are_t
             assert daemon.end() == 0
             log = facts(daemon)
     assert len(log) < 100
-    assert {each["fact"] for each in log if each["level"] in ("warning", "error")} <= {"Crowded", "FileExposed"}
+    assert {each["fact"] for each in log if each["level"] in ("warning", "error")} <= EXPECTED
 
 
 async def test_streams_without_end_stop_nothing(house: House) -> None:

@@ -51,6 +51,8 @@ class Tool:
     name: str
     command: Callable[[str, Path], Sequence[str]]
     read: Callable[[Any], Told | None]
+    ask: Sequence[str] = ()
+    """What prints a JSON object whose ``feeds`` each have a ``read_at`` once the tool knows all lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def list_tools(every: float) -> list[Tool]:
         Tool("script, `updated_since`", run("script"), _read_line),
         Tool("script, whole lists", run("script", "--whole"), _read_line),
         Tool("dlt", run("connector"), _read_line),
-        Tool("dockbell", run_dockbell, _read_event),
+        Tool("dockbell", run_dockbell, _read_event, (sys.executable, "-m", "dockbell", "status", "--json")),
     ]
     return [tool for tool in tools if tool.name != "dlt" or find_spec("dlt") is not None]
 
@@ -130,6 +132,16 @@ class _Process:
         self._process.kill()
         self._process.wait()
 
+    async def wait_until_ready(self) -> None:
+        """Wait until the tool knows the lists, where it can be asked that."""
+        with anyio.fail_after(60):
+            while self._tool.ask:
+                said = await anyio.run_process(self._tool.ask, cwd=self._folder, check=False)
+                feeds = json.loads(said.stdout)["feeds"] if said.stdout else []
+                if feeds and all(feed["read_at"] for feed in feeds):
+                    return
+                await anyio.sleep(0.5)
+
     def read(self) -> Iterator[Told]:
         """Yield what it has told."""
         for line in (self._folder / "out").read_text(encoding="utf-8").splitlines():
@@ -149,6 +161,8 @@ async def try_hazard(hazard: Hazard, tools: Sequence[Tool], times: Times) -> Map
             for process in processes.values():
                 stack.callback(process.kill)
             await anyio.sleep(times.learn)
+            for process in processes.values():
+                await process.wait_until_ready()
             first = {resource: sandbox.records(resource) for resource in SINCE}
             before = len(sandbox.changes())
             sandbox.activity.rate = times.rate

@@ -7,17 +7,25 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import Any
 
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from dockbell.core.model import DELIVERED, ClockSource, Delivery, Outcome, Page, Urgency
+from dockbell.core.model import DELIVERED, RESOURCES, ClockSource, Delivery, Outcome, Page, Urgency
 from dockbell.core.moment import format_moment, parse_moment
 from dockbell.errors import CursorExpired, PageUnreadable, RequestRefused
 from dockbell.ports import BetweenTries, RetainedState
 from dockbell.telemetry import Fact, Telemetry
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def digest_of(resource: str, records: tuple[bytes, ...], cursor: str | None) -> bytes:
+    """Return the digest of an answer with these records and this cursor, if the real client would give it one."""
+    if RESOURCES[resource].polled:
+        return b""
+    return blake2b(b"\n".join((*records, str(cursor).encode())), digest_size=16).digest()
 
 
 @dataclass
@@ -121,14 +129,17 @@ class FakeSource:
             raise PageUnreadable("GET /v1/packages: not JSON")
         if self.spoilt(start, limit):
             raise PageUnreadable("GET /v1/packages: too large")
+        records = tuple(json.dumps(record).encode() for record in page)
+        following = str(after // size if self.is_numbered else after) if after < len(found) else None
         return Page(
-            records=tuple(json.dumps(record).encode() for record in page),
-            next_cursor=str(after // size if self.is_numbered else after) if after < len(found) else None,
+            records=records,
+            next_cursor=following,
             envelope=resource,
             asked_at=self.clock() + self.ahead,
             clock=ClockSource.DATE,
             answered_at=self.clock() + self.ahead,
             received_at=self.clock(),
+            digest=digest_of(resource, records, following),
         )
 
     async def read_shipment(

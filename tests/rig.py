@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -100,7 +100,7 @@ class Rig:
         read_page = type(self.source).read_page
 
         async def read_spoilt(*args: Any, **request: Any) -> Page:
-            return spoil(await read_page(self.source, *args, **request))
+            return replace(spoil(await read_page(self.source, *args, **request)), digest=b"")
 
         self.source.read_page = read_spoilt  # type: ignore[method-assign]
         return partial(delattr, self.source, "read_page")

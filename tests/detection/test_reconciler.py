@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,14 +20,15 @@ from dockbell.admin.reasons import list_reasons
 from dockbell.admin.status import load_status
 from dockbell.app.scheduler import next_time
 from dockbell.config import FeedSettings
+from dockbell.core.comparing import known_pages
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Page, RunKind
 from dockbell.core.moment import format_moment
 from dockbell.detection.guarded import run_guarded
 from dockbell.errors import CursorExpired, PageUnreadable, SchemaMismatch, SourceError, SourceUnavailable
-from dockbell.ports import Checkpoint, Failing
+from dockbell.ports import Checkpoint, Committed, Failing
 from dockbell.stores.sqlite import SqliteReadStore
-from dockbell.telemetry import RunEnded
+from dockbell.telemetry import RunEnded, StoreWrittenAside
 from tests.fakes import FakeSource
 from tests.rig import SHIPMENTS, CountedAlarm, Rig, open_rig, open_stock, run_until_quiet
 from tests.stores.pages import complete
@@ -989,6 +992,88 @@ async def test_an_approved_pass_does_not_ask_for_each_where_none_of_a_sample_is_
     crowd.clock.pass_(60)
     run = await crowd.reconciler.reconcile(approve=True)
     assert (run.tally.deleted, len(crowd.source.asked_alone)) == (1000, 41)
+
+
+# Known pages ---------------------------------------------------------------------------------------------------------
+
+
+class CountedCommits:
+    """The store of a feed, which counts how many pages were compared."""
+
+    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._count = 0
+        self._commit = rig.tracked.store.commit_page
+        monkeypatch.setattr(rig.tracked.store, "commit_page", self)
+
+    async def __call__(self, *args: Any, **named: Any) -> Committed:
+        self._count += 1
+        return await self._commit(*args, **named)
+
+    def take(self) -> int:
+        """Return how many were compared since this was called last."""
+        count, self._count = self._count, 0
+        return count
+
+
+async def test_pages_that_are_stored_as_they_come_are_not_compared_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.source.page_size = 20
+        for number in range(55):
+            rig.source.put(f"n{number}")
+        await rig.read_whole()
+        counted = CountedCommits(rig, monkeypatch)
+        compared = []
+        for _ in range(3):
+            await rig.read_whole(after=300)
+            compared.append(counted.take())
+        rig.source.put("n30", content="new")
+        for _ in range(3):
+            await rig.read_whole(after=300)
+            compared.append(counted.take())
+        assert compared == [3, 3, 0, 2, 1, 0]
+        del rig.source.records["n30"]
+        for _ in range(3):
+            await rig.read_whole(after=300)
+        assert await rig.events() == ["n30 updated 1", "n30 deleted 2"]
+        rig.source.put("n30", content="new")
+        await rig.read_whole(after=300)
+        assert (await rig.events())[2:] == ["n30 restored 3"]
+
+
+async def test_a_page_of_a_moment_ago_is_compared_where_its_records_have_changed_since(tmp_path: Path) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.source.put("a", content=1)
+        before = dict(rig.source.records)
+        for _ in range(3):
+            await rig.read_whole(after=300)
+        rig.source.put("a", content=2)
+        await rig.read_whole(after=300)
+        rig.source.records = before  # a lagging replica answers as before
+        await rig.read_whole(after=5)
+        assert await rig.events() == ["a updated 1"]
+
+
+async def test_what_another_program_writes_to_the_store_is_found_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.source.put("a")
+        for _ in range(3):
+            await rig.read_whole(after=300)
+        with closing(sqlite3.connect(tmp_path / "dockbell.db")) as connection, connection:
+            connection.execute("UPDATE records SET raw_hash = zeroblob(16)")
+        monkeypatch.setattr(known_pages, "PROBED", 1)
+        await rig.read_whole(after=300)
+        monkeypatch.undo()
+        told = [str(fact) for fact in rig.ear.facts if isinstance(fact, StoreWrittenAside)]
+        assert told == ["main/stock: another program has changed records in the store; let only dockbell write to it"]
+        counted = CountedCommits(rig, monkeypatch)
+        for _ in range(3):
+            await rig.read_whole(after=300)
+        assert counted.take() == 3
+        assert await rig.events() == []
 
 
 # Certificates --------------------------------------------------------------------------------------------------------

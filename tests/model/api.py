@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 from dockbell.core.model import ClockSource, Page, Urgency
 from dockbell.errors import CursorExpired
 from dockbell.ports import BetweenTries
+from tests.fakes import digest_of
 
 Content: TypeAlias = dict[str, Any]
 
@@ -314,6 +315,7 @@ class ModelApi:
             clock=ClockSource.DATE if dated else ClockSource.LOCAL,
             answered_at=date + SECOND if dated else self.clock(),
             received_at=self.clock(),
+            digest=digest_of(resource, records, following),
         )
 
     async def read_shipment(

@@ -17,7 +17,7 @@ from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.poller import Poller
 from dockbell.detection.reconciler import Reconciler
 from dockbell.ports import FeedState
-from dockbell.telemetry import Fact, Telemetry
+from dockbell.telemetry import Fact, StoreWrittenAside, Telemetry
 from tests.model.api import ModelApi
 from tests.model.disks import Disk
 from tests.stores.standings import read as query
@@ -109,10 +109,12 @@ class Rig:
 
     async def stop(self) -> None:
         """Close the store, as the program does when it ends."""
+        self._check_known_pages()
         await self._store.aclose()
 
     async def crash(self) -> None:
         """Begin again from what the disk holds at this moment."""
+        self._check_known_pages()
         await self.disk.crash(self._store)
         await self.start()
 
@@ -120,6 +122,10 @@ class Rig:
         """End politely and start again."""
         await self.stop()
         await self.start()
+
+    def _check_known_pages(self) -> None:
+        """Check that each page which was known, and was compared all the same, came to what was known of it."""
+        assert not any(isinstance(fact, StoreWrittenAside) for fact in self.facts)
 
     # What the agents do -----------------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from dockbell.telemetry import (
     ListingChanged,
     NamedEventUnanswered,
     Stated,
+    StoreWrittenAside,
     Telemetry,
 )
 
@@ -275,13 +276,26 @@ class TrackedFeed:
         context = replace(
             self.make_context(run.kind, state), may_ask_again=run.may_ask_again, run_asked_at=run.summary.asked_at
         )
-        committed = await self.store_page(page, context)
+        committed = await self._store_page_of_run(page, context)
         page_diff = committed.page_diff
         self.sightings.take_page(run.kind, page_diff)
         await self.profile.observe(run.kind, page, page_diff.dates, is_first=run.cursor is None)
         for hear in self.listeners:
             hear(self, run, page, page_diff)
         self._report_unanswered()
+        return committed
+
+    async def _store_page_of_run(self, page: Page, context: ReadContext) -> Committed:
+        """Store what a page comes to; what the store knows it comes to is not found out again."""
+        if not page.digest:
+            return await self.store_page(page, context)
+        known_pages = self.store.known_pages
+        known, version = known_pages.recall(page.digest), known_pages.version
+        if known is not None:
+            return Committed(known, 0)
+        committed = await self.store_page(page, context)
+        if not self.store.known_pages.take(page.digest, committed.page_diff, version):
+            self.telemetry.emit(StoreWrittenAside(self.feed))
         return committed
 
     def make_context(self, kind: RunKind, state: FeedState, first_asked_at: datetime | None = None) -> ReadContext:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
 from dockbell.core.comparing.drift import Decision
+from dockbell.core.comparing.known_pages import KnownPages
 from dockbell.core.comparing.page_diff import Finding, PageDiff, Pending, Snapshots
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import JSON, Change, Event, Statement, Via
@@ -27,6 +28,10 @@ class FeedStore(Protocol):
         LeaseLost: By every method that has something to write, and then has written nothing: another process has
             opened the feed since. The operator must stop one of the two; the handle stays of no use.
     """
+
+    @property
+    def known_pages(self) -> KnownPages:
+        """The pages that need not be compared again; a method that writes to records forgets those with them."""
 
     async def open(self) -> FeedState:
         """Return the feed's state; the first time take the feed for this process, making it if it is new."""

@@ -47,6 +47,7 @@ from dockbell.telemetry.reading_facts import SourceAnswers as SourceAnswers
 from dockbell.telemetry.reading_facts import SourceFails as SourceFails
 from dockbell.telemetry.reading_facts import SourceWaits as SourceWaits
 from dockbell.telemetry.reading_facts import Stated as Stated
+from dockbell.telemetry.reading_facts import StoreWrittenAside as StoreWrittenAside
 from dockbell.telemetry.sink_facts import DeliverySettled as DeliverySettled
 from dockbell.telemetry.sink_facts import EventDied as EventDied
 from dockbell.telemetry.sink_facts import EventsSifted as EventsSifted

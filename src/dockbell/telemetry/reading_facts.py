@@ -193,6 +193,14 @@ class ListingChanged(Fact, frozen=True):
     words: str
 
 
+class StoreWrittenAside(Fact, frozen=True):
+    """A record is not stored as this process stored it: each page is compared in full from now on."""
+
+    weight = logging.WARNING
+    line = "{feed}: another program has changed records in the store; let only dockbell write to it"
+    feed: Feed
+
+
 class SignalTold(Fact, frozen=True):
     """Another feed's polls are a signal for a feed from now on, or no longer."""
 

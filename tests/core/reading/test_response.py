@@ -64,6 +64,11 @@ def test_records_are_cut_out_as_they_are() -> None:
     )
 
 
+def test_an_answer_that_may_well_come_again_has_a_digest() -> None:
+    one, other = (read_page("stock", answer({"stock": [], "next_cursor": None, "at": at})) for at in (1, 2))
+    assert one.digest == read_page("stock", answer({"stock": [], "next_cursor": None, "at": 1})).digest != other.digest
+
+
 @pytest.mark.parametrize(
     ("envelope", "cursor"),
     [

@@ -63,6 +63,8 @@ class PageComparison:
         stored = self._snapshots.find(hashes, [bad.digest for bad in self._result.bad])
         self._check_doubled()
         differing = self._sift(sightings, hashes, stored)
+        is_whole = len(sightings) == len(self._page.records)
+        self._result.is_known = is_whole and not differing and self._result.is_idle
         if self._context.baseline or self._context.settles:
             differing = self._take_baseline(differing)
         candidates = self._decode(differing)

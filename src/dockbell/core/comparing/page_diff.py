@@ -189,11 +189,21 @@ class PageDiff:
     skipped: int = 0  # unknown records that no date proves new, met by the pass that shows what the first one skipped
     dates: dict[str, int | None] = field(default_factory=dict)
     """The timestamps of all its records by key, in the order of the page, in µs; None for one that has none."""
+    is_known: bool = False
+    """Whether all its records are stored as it shows them, byte for byte, and nothing else is to be done about them:
+    it comes to the same again as long as nothing of them is written, however it is read."""
 
     def meet_unseen(self, modified: datetime | None) -> None:
         """Count the timestamp of a record that no earlier reading had shown in this state."""
         if modified is not None and (self.oldest_unseen is None or modified < self.oldest_unseen):
             self.oldest_unseen = modified
+
+    @property
+    def written(self) -> set[int]:
+        """The stored rows of which something is written."""
+        rows = {write.row for write in self.writes if write.row is not None}
+        rows.update(self.cleared, self.released, (held.row for held in self.holds), (each.row for each in self.amended))
+        return rows | {each.row for each in self.pending if each.row is not None}
 
     @property
     def is_idle(self) -> bool:

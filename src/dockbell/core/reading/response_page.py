@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from hashlib import blake2b
 from operator import itemgetter
 from typing import Final
 
 import msgspec
 
+from dockbell.core.comparing.page_diff import DIGEST_SIZE
 from dockbell.core.document import decode, salvage
 from dockbell.core.model import RESOURCES, Page, Unsound
 from dockbell.core.reading.response import (
@@ -84,7 +86,13 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
         received_at=response.received_at,
         unsound=unsound,
         age=read_age(response),
+        digest=_digest(resource, response.body),
     )
+
+
+def _digest(resource: str, body: bytes) -> bytes:
+    """Return the digest of an answer that may well come again; of a polled feed, the whole list is seldom read."""
+    return b"" if RESOURCES[resource].polled else blake2b(body, digest_size=DIGEST_SIZE).digest()
 
 
 def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser) -> tuple[str, list[bytes], str | None]:

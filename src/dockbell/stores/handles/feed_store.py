@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 from dockbell.core.comparing.drift import Decision
+from dockbell.core.comparing.known_pages import KnownPages
 from dockbell.core.comparing.page_diff import Finding, PageDiff, Pending, Snapshots
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import JSON, Change, Feed, Statement, Via
@@ -29,6 +31,10 @@ class SqlFeedStore(FeedStore):
     def __init__(self, engine: Engine, feed: Feed) -> None:
         self._engine = engine
         self._feed = feed
+        self._known_pages = KnownPages()
+        self._none_absent: tuple[int, Absentees | None] = (0, None)
+        """What the last complete pass came to, if nothing was absent, and the version of the known pages then."""
+        self._known_since = (0, 0)  # the token of the lease and the count of purges under which they are known
 
     @property
     def _lease(self) -> Lease:
@@ -39,6 +45,25 @@ class SqlFeedStore(FeedStore):
     @property
     def _id(self) -> int:
         return self._lease.id
+
+    @property
+    def known_pages(self) -> KnownPages:
+        since = (self._lease.token, self._engine.purges)
+        if since != self._known_since:  # another process, or a purge, has written to the records
+            self._known_since = since
+            self._known_pages.clear()
+        return self._known_pages
+
+    @contextmanager
+    def _writing_to(self, rows: Collection[int] | None) -> Iterator[None]:
+        """Let something be written to the records of some rows, None: of any, and forget the pages that show them."""
+        try:
+            yield
+        finally:  # after an error too: it may have been written all the same
+            if rows is None:
+                self._known_pages.clear()
+            elif rows:
+                self._known_pages.forget(rows)
 
     async def _append(
         self, function: Callable[Concatenate[Connection, Lease, _P], _T], *args: _P.args, **kwargs: _P.kwargs
@@ -64,12 +89,14 @@ class SqlFeedStore(FeedStore):
     async def save_read_settings(
         self, read_settings: Mapping[str, JSON], *, rebaseline: Statement | None = None, compose: Compose | None = None
     ) -> None:
-        await self._append(
-            feeds.save_read_settings, read_settings, rebaseline=rebaseline, compose=compose, now=self._engine.now()
-        )
+        with self._writing_to(None):
+            await self._append(
+                feeds.save_read_settings, read_settings, rebaseline=rebaseline, compose=compose, now=self._engine.now()
+            )
 
     async def save_shape(self, shape: Shape, *, proven: bool) -> None:
-        await self._engine.write(feeds.save_shape, self._lease, shape, proven=proven)
+        with self._writing_to(None):
+            await self._engine.write(feeds.save_shape, self._lease, shape, proven=proven)
 
     async def save_listing_profile(self, listing_profile: str) -> None:
         await self._engine.write(feeds.save_listing_profile, self._lease, listing_profile)
@@ -94,16 +121,22 @@ class SqlFeedStore(FeedStore):
         via: Via,
         find_statement: Callable[[PageDiff], Statement | None] | None = None,
     ) -> Committed:
-        committed = await self._engine.write(
-            snapshots.commit_page,
-            self._lease,
-            self._engine.look,
-            detect,
-            compose,
-            via=via,
-            find_statement=find_statement,
-            now=self._engine.now(),
-        )
+        try:
+            committed = await self._engine.write(
+                snapshots.commit_page,
+                self._lease,
+                self._engine.look,
+                detect,
+                compose,
+                via=via,
+                find_statement=find_statement,
+                now=self._engine.now(),
+            )
+        except BaseException:  # whether it was committed is not known
+            self._known_pages.clear()
+            raise
+        if not committed.page_diff.is_idle:
+            self._known_pages.forget(committed.page_diff.written)
         await self._engine.announce(self._feed, committed.end)  # at once, see _append
         return committed
 
@@ -144,13 +177,22 @@ class SqlFeedStore(FeedStore):
         await self._engine.write(runs.drop_checkpoint, self._lease)
 
     async def find_absent(self, seen: SeenRows) -> Absentees:
-        return await self._engine.read(absence.find_absent, self._id, seen)
+        pages = self.known_pages
+        version, found = self._none_absent
+        # What was there, all of it, is there still while nothing was written: if as many rows were seen, it was these.
+        if version == pages.version and found is not None and seen.count == found.stored:
+            return found
+        version, found = pages.version, await self._engine.read(absence.find_absent, self._id, seen)
+        is_certain = pages.is_trusted and not found.rows and version == self.known_pages.version
+        self._none_absent = (version, found if is_certain else None)
+        return found
 
     async def count_deleted(self, since: datetime) -> int:
         return await self._engine.read(absence.count_deleted, self._id, since)
 
     async def suspect(self, rows: Sequence[int], at: datetime) -> None:
-        await self._engine.write(absence.suspect, self._lease, rows, at, self._engine.now())
+        with self._writing_to(rows):
+            await self._engine.write(absence.suspect, self._lease, rows, at, self._engine.now())
 
     async def close_pass(
         self,
@@ -184,19 +226,22 @@ class SqlFeedStore(FeedStore):
             drift_before=drift_before,
             now=self._engine.now(),
         )
+        self._known_pages.end_pass()
         if not statements:
             self._engine.outbox.ring()  # a backfill may have waited for the pass
 
     async def decide(self, detect: Callable[[bytes], Change] | None, compose: Compose, limit: int) -> int:
-        return await self._append(snapshots.decide, detect, compose, limit, now=self._engine.now())
+        with self._writing_to(None):
+            return await self._append(snapshots.decide, detect, compose, limit, now=self._engine.now())
 
     async def end_baseline(self, *, proven: bool, newest: datetime | None, boundary: datetime | None = None) -> None:
         await self._engine.write(absence.end_baseline, self._lease, proven=proven, newest=newest, boundary=boundary)
 
     async def keep(self, rows: Sequence[int], finding: Finding, *, ignored_until_seen: bool = False) -> None:
-        await self._engine.write(
-            absence.keep, self._lease, rows, finding, ignored_until_seen=ignored_until_seen, now=self._engine.now()
-        )
+        with self._writing_to(rows):
+            await self._engine.write(
+                absence.keep, self._lease, rows, finding, ignored_until_seen=ignored_until_seen, now=self._engine.now()
+            )
 
     async def find_suspected(self) -> Sequence[int]:
         return await self._engine.read(absence.find_suspected, self._id)
@@ -212,12 +257,14 @@ class SqlFeedStore(FeedStore):
         return await self._engine.read(absence.count_holds, self._id, asked_at)
 
     async def end_suspicion(self) -> bool:
-        return await self._engine.write(absence.end_suspicion, self._lease)
+        with self._writing_to(None):
+            return await self._engine.write(absence.end_suspicion, self._lease)
 
     async def delete_records(
         self, rows: Sequence[int], detect: Callable[[bytes, int, datetime | None], Change], compose: Compose
     ) -> int:
-        return await self._append(absence.delete_records, rows, detect, compose, now=self._engine.now())
+        with self._writing_to(rows):
+            return await self._append(absence.delete_records, rows, detect, compose, now=self._engine.now())
 
     async def load_awaited(self, limit: int) -> Sequence[Awaited]:
         return await self._engine.read(details.load_awaited, self._id, limit)
@@ -230,7 +277,8 @@ class SqlFeedStore(FeedStore):
         *,
         listed: bytes | None = None,
     ) -> int:
-        return await self._append(details.complete, row, detect, compose, listed=listed, now=self._engine.now())
+        with self._writing_to([row]):
+            return await self._append(details.complete, row, detect, compose, listed=listed, now=self._engine.now())
 
     async def complete_overdue(
         self,
@@ -239,7 +287,8 @@ class SqlFeedStore(FeedStore):
         compose: Compose,
         limit: int,
     ) -> None:
-        await self._append(details.complete_overdue, since, detect, compose, limit=limit, now=self._engine.now())
+        with self._writing_to(None):
+            await self._append(details.complete_overdue, since, detect, compose, limit=limit, now=self._engine.now())
 
     async def load_waits(self) -> Sequence[datetime]:
         return await self._engine.read(details.load_waits, self._id)
@@ -256,12 +305,14 @@ class SqlFeedStore(FeedStore):
         await self._engine.write(feeds.decide_drift, self._lease, decision)
 
     async def mark_dropped(self, drop: Sequence[str]) -> bool:
-        return await self._engine.write(cleaning.mark_dropped, self._lease, drop)
+        with self._writing_to(None):
+            return await self._engine.write(cleaning.mark_dropped, self._lease, drop)
 
     async def clean(
         self, erasure: Erasure, fingerprint: Callable[[bytes], bytes] | None, limit: int
     ) -> tuple[int, int] | None:
-        return await self._engine.write(cleaning.clean, self._lease, erasure, fingerprint, limit)
+        with self._writing_to(None):
+            return await self._engine.write(cleaning.clean, self._lease, erasure, fingerprint, limit)
 
     async def end_cleaning(self) -> None:
         await self._engine.write(cleaning.end_cleaning, self._lease)
@@ -270,10 +321,12 @@ class SqlFeedStore(FeedStore):
         return await self._engine.read(snapshots.read_bodies, self._id, rows)
 
     async def note_missing(self, rows: Sequence[int]) -> None:
-        await self._engine.write(absence.note_missing, self._lease, rows, self._engine.now())
+        with self._writing_to(rows):
+            await self._engine.write(absence.note_missing, self._lease, rows, self._engine.now())
 
     async def note_found(self, rows: Sequence[int]) -> None:
-        await self._engine.write(absence.note_found, self._lease, rows)
+        with self._writing_to(rows):
+            await self._engine.write(absence.note_found, self._lease, rows)
 
     async def find_missing(self, rows: Sequence[int]) -> Mapping[int, datetime | None]:
         return await self._engine.read(absence.find_missing, self._id, rows)

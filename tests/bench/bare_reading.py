@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -51,7 +51,17 @@ def read_again(url: str, path: Path) -> Cost:
     return asyncio.run(_read_all(url, path, _compare))
 
 
-async def _read_all(url: str, path: Path, use: Callable[[sqlite3.Connection, str, _Rows], None]) -> Cost:
+def read_cycle(url: str, path: Path) -> Cost:
+    """Read what cannot be polled and compare it with what :func:`read_first` stored."""
+    return asyncio.run(_read_all(url, path, _compare, ("stock", "warehouses")))
+
+
+async def _read_all(
+    url: str,
+    path: Path,
+    use: Callable[[sqlite3.Connection, str, _Rows], None],
+    resources: Iterable[str] = _QUERIES,
+) -> Cost:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.executescript(_SCHEMA)
     headers = {"authorization": "Bearer sandbox"}
@@ -59,7 +69,7 @@ async def _read_all(url: str, path: Path, use: Callable[[sqlite3.Connection, str
     async with httpx.AsyncClient(base_url=url, headers=headers, limits=limits, trust_env=False) as client:
         count = pages = 0
         meter = Meter()
-        for resource in _QUERIES:
+        for resource in resources:
             async for records in _read_pages(client, resource):
                 rows = [(_ANY.decode(raw)["id"], blake2b(raw, digest_size=16).digest(), bytes(raw)) for raw in records]
                 use(connection, resource, rows)

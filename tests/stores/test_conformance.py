@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -48,18 +48,6 @@ pytestmark = pytest.mark.parametrize("make_place", ["sqlite", "postgres", "pgbou
 
 WINDOW = timedelta(seconds=60)
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-async def store(place: Place) -> AsyncIterator[Store]:
-    store = await open_store(place, now=lambda: NOON)
-    yield store
-    await store.aclose()
-
-
-@pytest.fixture
-async def state(store: Store) -> FeedState:
-    return await store.feed(FEED).open()
 
 
 async def reload(store: Store) -> FeedState:

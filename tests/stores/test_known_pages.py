@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import pytest
@@ -16,21 +16,8 @@ from dockbell.core.reading.shape import Shape
 from dockbell.ports import FeedState, Store
 from tests.fakes import NOON
 from tests.stores.pages import COMPOSE, FEED, a_run, close_pass, commit, delete_records
-from tests.stores.places import Place, open_store
 
 pytestmark = pytest.mark.parametrize("make_place", ["sqlite", "postgres"], indirect=True)
-
-
-@pytest.fixture
-async def store(place: Place) -> AsyncIterator[Store]:
-    store = await open_store(place, now=lambda: NOON)
-    yield store
-    await store.aclose()
-
-
-@pytest.fixture
-async def state(store: Store) -> FeedState:
-    return await store.feed(FEED).open()
 
 
 async def change(store: Store, state: FeedState) -> None:

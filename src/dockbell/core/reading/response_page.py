@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from dockbell.core.comparing.page_diff import DIGEST_SIZE
 from dockbell.core.document import decode, salvage
 from dockbell.core.model import RESOURCES, Page, Unsound
 from dockbell.core.reading.response import (
@@ -44,6 +43,7 @@ RECORDS_MOST: Final = 100_000
 CURSOR_LONGEST: Final = 4096
 """No URL with a longer cursor in it gets through to a service."""
 
+_DIGEST_SIZE: Final = 16
 _OBJECTS_OR_NOTHING: Final = re.compile(rb"\[[ \t\r\n]*[{\]]")
 _INTEGER: Final = re.compile(rb"-?\d+")
 _ERRORS: Final = frozenset({"error", "errors"})
@@ -92,7 +92,7 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
 
 def _digest(resource: str, body: bytes) -> bytes:
     """Return the digest of an answer that may well come again; of a polled feed, the whole list is seldom read."""
-    return b"" if RESOURCES[resource].polled else blake2b(body, digest_size=DIGEST_SIZE).digest()
+    return b"" if RESOURCES[resource].polled else blake2b(body, digest_size=_DIGEST_SIZE).digest()
 
 
 def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser) -> tuple[str, list[bytes], str | None]:

@@ -67,7 +67,7 @@ ALL: Final = (
     Pins(_RUN, "What dockbell needs to run, each file proven by its hash:", (*PROJECT["project"]["dependencies"],)),
     *(
         Pins(f"requirements-{extra}.txt", f'What the extra "{extra}" needs on top:', (*_EXTRAS[extra],), base=_RUN)
-        for extra in ("alert", "amqp", "demo", "ed25519", "nats", "postgres", "redis")
+        for extra in ("alert", "amqp", "demo", "ed25519", "kafka", "nats", "postgres", "redis")
     ),
     Pins("requirements-build.txt", "What builds dockbell of its sources:", (*PROJECT["build-system"]["requires"],)),
 )

@@ -142,7 +142,7 @@ def test_the_image_is_built_from_files_that_are_there_and_holds_no_others() -> N
     build = COMPOSE["services"]["dockbell"]["build"]
     top = (OPERATIONS / build["context"]).resolve()
     copied = [line.split()[1:-1] for line in instructions("COPY") if "--from" not in line]
-    parts = ("", "-alert", "-amqp", "-ed25519", "-nats", "-postgres", "-redis", "-build")
+    parts = ("", "-alert", "-amqp", "-ed25519", "-kafka", "-nats", "-postgres", "-redis", "-build")
     pins = [f"docs/operations/requirements{part}.txt" for part in parts]
     assert copied == [pins, ["pyproject.toml", "README.md", "LICENSE"], ["src"]]
     assert [name for names in copied for name in names if not (top / name).exists()] == []

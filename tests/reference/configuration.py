@@ -58,7 +58,15 @@ _TYPES: Final[tuple[tuple[object, str], ...]] = (
     (ConfigPath, "path"),
     (Duration, "duration"),
 )
-_TABLES: Final = {"alert": "oncall", "amqp": "dock", "mqtt": "floor", "nats": "bus", "redis": "lake", "webhook": "erp"}
+_TABLES: Final = {
+    "alert": "oncall",
+    "amqp": "dock",
+    "kafka": "stream",
+    "mqtt": "floor",
+    "nats": "bus",
+    "redis": "lake",
+    "webhook": "erp",
+}
 """Where the example has each type of sink."""
 _OF_SINKS: Final[Mapping[str, Mapping[str, tuple[type[BaseModel], str]]]] = {
     "webhook": {"oauth2": (OAuth2, "The receiver wants an access token of OAuth 2.0, the grant of client credentials.")}

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import hashlib
+import hmac
 import json
 import os
+import ssl
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import anyio
 import msgspec
+from aiokafka.protocol.admin import SaslAuthenticateRequest, SaslHandShakeRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.record.memory_records import MemoryRecords
 from anyio import to_thread
 
 from dockbell.core.model import RESOURCES
 from dockbell.testing import Arrival, Flight, Receiver
 from tests.brokers import find_free_port, make_broker
+from tests.kafka_server import KafkaServer
 from tests.nats_server import NatsServer
 from tests.rabbitmq_server import RabbitMqServer
 from tests.redis_server import RedisServer
@@ -480,6 +490,222 @@ async def _read_message(reader: asyncio.StreamReader) -> tuple[Sequence[bytes], 
     if words[0] in (b"PUB", b"HPUB", b"MSG", b"HMSG"):
         payload = await reader.readexactly(int(words[-1]) + 2)
     return words, line + payload
+
+
+class KafkaReceiver(Moods):
+    """A broker that speaks Kafka's protocol, and a wire to it that can be cut, and that keeps quiet.
+
+    The wire asks for a user, ends TLS, and answers some requests itself. A message that the broker stored has arrived.
+
+    Attributes:
+        server: The broker itself, which tells its clients to use the wire.
+        users: Who may log in, with the password; nobody is asked while there is none.
+        trust: That of the wire's TLS, if it speaks that.
+        codes: Errors (Kafka protocol, error codes) for the next requests that name a topic, none forwarded.
+        produce_codes: The same for the next requests that bring messages.
+        batches: How many messages each request brought.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.server = KafkaServer(folder, public_port=self.port)
+        self.users = {"bell": "open sesame"}
+        self.trust: ssl.SSLContext | None = None
+        self.codes: list[int] = []
+        self.produce_codes: list[int] = []
+        self.batches: list[int] = []
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        url = f"kafka://127.0.0.1:{self.port}"
+        return {"type": "kafka", "url": url, "user": "bell", "password": "open sesame", "timeout": "1s"}
+
+    async def start(self) -> None:
+        await to_thread.run_sync(self.server.start)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, ssl=self.trust)
+
+    async def stop(self) -> None:
+        await super().stop()
+        await to_thread.run_sync(self.server.stop)
+
+    async def reject(self) -> None:
+        self.users = {"bell": "another one"}
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self.server.port)
+        login = _ScramServer(self.users)
+
+        async def ask(frame: bytes) -> bytes:
+            to_server.write(frame)
+            return await _read_sized(from_server)
+
+        try:
+            while True:
+                request = _KafkaRequest(await _read_sized(reader))
+                await self._answering.wait()
+                if request.name == "Produce":
+                    answer = await self._store(request, ask)
+                else:
+                    answer = self._answer(request, login) or await ask(request.frame)
+                    await self._answering.wait()
+                writer.write(len(answer).to_bytes(4) + answer)
+        finally:
+            to_server.close()
+
+    def _answer(self, request: _KafkaRequest, login: _ScramServer) -> bytes:
+        """Return the answer that a request gets from us, if any."""
+        if request.name == "SaslHandShake":
+            return request.answer(error_code=0, enabled_mechanisms=["SCRAM-SHA-512", "PLAIN"])
+        if request.name == "SaslAuthenticate":
+            code, words = login.step(request.read().sasl_auth_bytes)
+            fields = {"error_code": code, "error_message": "no" if code else None, "sasl_auth_bytes": words}
+            return request.answer(**fields, **({"session_lifetime_ms": 0} if request.version else {}))
+        if request.name == "Metadata" and request.read().topics and self.codes:
+            code = self.codes.pop(0)
+            topics = [(code, name, False, ()) for name in request.read().topics]
+            brokers = [(111, "127.0.0.1", self.port, None)]
+            ours = {"brokers": brokers, "controller_id": 111, "topics": topics}
+            return request.answer(throttle_time_ms=0, cluster_id=None, **ours)
+        return b""
+
+    async def _store(self, request: _KafkaRequest, ask: Callable[[bytes], Awaitable[bytes]]) -> bytes:
+        """Have the broker store the batches that we do not refuse; return the answer."""
+        flights = [self.arrivals.begin(arrival.feed, arrival.key) for _, arrival in request.arrivals]
+        try:
+            self.batches.append(len(request.arrivals))
+            codes = dict.fromkeys((place for place, _ in request.arrivals), 0)
+            codes |= {place: code for place, arrival in request.arrivals if (code := self._find_code(arrival.key))}
+            if self.produce_codes:
+                codes = dict.fromkeys(codes, self.produce_codes.pop(0))
+            if wanted := {place for place, code in codes.items() if not code}:
+                codes |= request.read_codes(await ask(request.keep(wanted)))
+            for place, arrival in request.arrivals:
+                if not codes[place]:
+                    self.arrivals.take(arrival)
+            await self._answering.wait()
+            for flight in flights:
+                flight.answer()
+            return request.answer_codes(codes)
+        finally:
+            for flight in flights:
+                flight.lose()
+
+    def _find_code(self, key: str) -> int:
+        if key in self._refused:
+            return _MESSAGE_TOO_LARGE
+        return _NOT_ENOUGH_REPLICAS if key in self._failing else 0
+
+
+_MESSAGE_TOO_LARGE: Final = 10
+_NOT_ENOUGH_REPLICAS: Final = 19
+
+
+class _KafkaRequest:
+    """A request of Kafka's protocol, as it came and as it is read."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._kind = _KAFKA_REQUESTS.get(int.from_bytes(content[:2]))
+        self.version = int.from_bytes(content[2:4])
+        self.arrivals = [*self._find_arrivals()] if self.name == "Produce" else []
+
+    @property
+    def name(self) -> str:
+        return "" if self._kind is None else self._kind.__name__.removesuffix("Request")
+
+    @property
+    def frame(self) -> bytes:
+        return len(self._content).to_bytes(4) + self._content
+
+    def read(self) -> Any:
+        """Return what it asks for."""
+        return self._struct.decode(BytesIO(self._content[self._start :]))
+
+    def answer(self, **fields: Any) -> bytes:
+        """Return an answer to it."""
+        return self._content[4:8] + bytes(self._struct.RESPONSE_TYPE(**fields).encode())
+
+    def keep(self, places: Collection[tuple[str, int]]) -> bytes:
+        """Return a request to store the batches of some partitions only."""
+        asked = self.read()
+        asked.topics = [
+            (topic, [part for part in partitions if (topic, part[0]) in places]) for topic, partitions in asked.topics
+        ]
+        content = self._content[: self._start] + bytes(asked.encode())
+        return len(content).to_bytes(4) + content
+
+    def read_codes(self, answer: bytes) -> Mapping[tuple[str, int], int]:
+        """Return what an answer says of each partition."""
+        topics = self._struct.RESPONSE_TYPE.decode(BytesIO(answer[4:])).topics
+        return {(topic, partition): code for topic, partitions in topics for partition, code, *_ in partitions}
+
+    def answer_codes(self, codes: Mapping[tuple[str, int], int]) -> bytes:
+        """Return an answer that says something of each partition; the numbers after its code are offsets and a time."""
+        count = 5 if self.version >= 5 else 4
+        topics = [
+            (topic, [(part, codes[topic, part], 0, -1, 0)[:count] for part, _ in partitions])
+            for topic, partitions in self.read().topics
+        ]
+        return self.answer(topics=topics, throttle_time_ms=0)
+
+    @property
+    def _start(self) -> int:
+        """Where the header ends: ``api_key``, ``api_version``, ``correlation_id`` and ``client_id`` with its length."""
+        return 10 + max(0, int.from_bytes(self._content[8:10], signed=True))
+
+    @property
+    def _struct(self) -> Any:
+        kinds: Any = get_args(get_args(self._kind.__orig_bases__[0])[0])  # type: ignore[union-attr]
+        return next(kind for kind in kinds if self.version == kind.API_VERSION)
+
+    def _find_arrivals(self) -> Iterator[tuple[tuple[str, int], Arrival]]:
+        for topic, partitions in self.read().topics:
+            for partition, content in partitions:
+                records = MemoryRecords(content)
+                while (batch := records.next_batch()) is not None:
+                    for record in batch:
+                        yield (topic, partition), Arrival.read(record.value)
+
+
+_KAFKA_REQUESTS: Final = {
+    kind.API_KEY: kind for kind in (ProduceRequest, MetadataRequest, SaslHandShakeRequest, SaslAuthenticateRequest)
+}
+
+
+class _ScramServer:
+    """The server's side of SCRAM-SHA-512 (RFC 5802), and of PLAIN."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self._users = users
+        self._first = b""
+
+    def step(self, words: bytes) -> tuple[int, bytes]:
+        """Return the code of an error, 58 where a login failed, and what is said."""
+        if b"\0" in words:
+            _, user, password = words.decode().split("\0")
+            return (0 if self._users.get(user) == password else _LOGIN_FAILED), b""
+        fields = dict(part.split(b"=", 1) for part in words.removeprefix(b"n,,").split(b","))
+        if not self._first:
+            self._user = fields[b"n"].decode()
+            self._first = words.removeprefix(b"n,,")
+            self._challenge = b"r=%b,s=c2FsdA==,i=4096" % (fields[b"r"] + os.urandom(8).hex().encode())
+            return 0, self._challenge
+        salted = hashlib.pbkdf2_hmac("sha512", self._users.get(self._user, "").encode(), b"salt", 4096)
+        client_key, server_key = (hmac.digest(salted, name, "sha512") for name in (b"Client Key", b"Server Key"))
+        text = self._first + b"," + self._challenge + b"," + words.rpartition(b",p=")[0]
+        signature = hmac.digest(hashlib.sha512(client_key).digest(), text, "sha512")
+        proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+        if b64encode(proof) != fields[b"p"]:
+            return _LOGIN_FAILED, b""
+        return 0, b"v=" + b64encode(hmac.digest(server_key, text, "sha512"))
+
+
+_LOGIN_FAILED: Final = 58
+
+
+async def _read_sized(reader: asyncio.StreamReader) -> bytes:
+    """Return the next request or answer of Kafka's protocol."""
+    return await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
 
 
 _METHOD, _HEADER, _BODY = 1, 2, 3

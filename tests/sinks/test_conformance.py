@@ -13,6 +13,7 @@ from dockbell.sinks import stdout
 from dockbell.sinks.alert import AlertSink
 from dockbell.sinks.mqtt import MqttSink
 from dockbell.sinks.queues.jetstream import JetStreamSink
+from dockbell.sinks.queues.kafka import KafkaSink
 from dockbell.sinks.queues.rabbitmq import RabbitMqSink
 from dockbell.sinks.queues.redis_streams import RedisSink
 from dockbell.sinks.stdout import StdoutSink
@@ -23,6 +24,7 @@ from tests.sinks.conforming import (
     AlertReceiver,
     BatchReceiver,
     BrokerReceiver,
+    KafkaReceiver,
     NatsReceiver,
     PipeReceiver,
     RabbitMqReceiver,
@@ -64,6 +66,13 @@ class TestNats(SinkConformance):
 
     def make_receiver(self, folder: Path) -> Receiver:
         return NatsReceiver(folder)
+
+
+class TestKafka(SinkConformance):
+    sink_type = KafkaSink
+
+    def make_receiver(self, folder: Path) -> Receiver:
+        return KafkaReceiver(folder)
 
 
 class TestRabbitMq(SinkConformance):

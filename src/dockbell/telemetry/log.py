@@ -23,7 +23,7 @@ _KNOWN_MOST: Final = 200
 _COLOURS: Final = {logging.DEBUG: "bright_black", logging.WARNING: "yellow", logging.ERROR: "red"}
 _ROUTINE: Final = ("apscheduler", "httpx", "httpcore", "asyncio")
 """Libraries that narrate what facts already say; only their warnings are kept."""
-_SILENT: Final = ("aiormq", "aio_pika")
+_SILENT: Final = ("aiokafka", "aiormq", "aio_pika")
 """Libraries that warn of each connection that ends, which the fact of the sink says with its reason."""
 _REPEATING: Final = ("asyncio", "uvicorn.error")
 """Libraries that log each connection, also those of other code in the process."""

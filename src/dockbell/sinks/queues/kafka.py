@@ -1,0 +1,163 @@
+"""Kafka: each event a message of a topic, whose key puts all events of a record into one partition, in order."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from dockbell.config import Secret
+from dockbell.config.values import split_url
+from dockbell.core.model import Delivery, Outcome, OutcomeKind
+from dockbell.net.network import explain, find_cause
+from dockbell.sinks.queues.queue_settings import QueueSettings, find_rest, list_fields
+from dockbell.sinks.queues.queue_sink import QueueSink
+from dockbell.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from dockbell.sinks.queues.kafka_cluster import Cluster
+
+_PORT: Final = 9092
+_CONTENT_TYPE: Final = b"application/cloudevents+json; charset=utf-8"
+_FIELDS: Final = ("source", "resource")
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_TLS: Final = "kafka+ssl"
+_TOO_LARGE: Final = (10, 18)
+"""The codes MESSAGE_TOO_LARGE and RECORD_LIST_TOO_LARGE of Kafka's protocol."""
+_INVALID: Final = 87
+"""The code INVALID_RECORD: the broker found a message that this topic must not have."""
+
+
+def _split_hosts(url: str) -> Sequence[tuple[str, int]]:
+    """Return host and port of each broker that a URL names, with commas between them."""
+    scheme, _, hosts = url.partition("://")
+    example = '"kafka+ssl://kafka-1.example.com:9093,kafka-2.example.com:9093"'
+    parts = [split_url(f"{scheme}://{host}", example, schemes=("kafka", _TLS)) for host in hosts.split(",")]
+    if any("@" in part.netloc for part in parts):
+        raise ValueError("must not hold a user or password; use the keys user and password")
+    if any(part.path.strip("/") or part.query or part.fragment for part in parts):
+        raise ValueError("must end with the host and port")
+    return [(part.hostname or "", part.port or _PORT) for part in parts]
+
+
+def _check_url(url: str) -> str:
+    _split_hosts(url)
+    return url
+
+
+def _check_topic(template: str) -> str:
+    if not _TOPIC.fullmatch(find_rest(template, _FIELDS, filled="x")):
+        wanted = "must be a name of letters, digits, dots, underscores and hyphens"
+        raise ValueError(f'{wanted}, which may hold {list_fields(_FIELDS)}, got "{template}"')
+    return template
+
+
+class KafkaSettings(QueueSettings):
+    """``[sinks.NAME]`` with ``type = "kafka"``."""
+
+    tls_scheme: ClassVar = _TLS
+    type: Literal["kafka"]
+    url: Annotated[str, AfterValidator(_check_url)]
+    user: str | None = None
+    password: Secret | None = None
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    topic: Annotated[str, AfterValidator(_check_topic)] = "dockbell.{resource}"
+    in_flight: int = Field(default=50, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if (self.user is None) != (self.password is None):
+            raise ValueError("user and password go together")
+        return self
+
+
+class KafkaSink(QueueSink["Cluster"]):
+    """Publishes each event with its ``partitionkey`` as the key, and settles it once all replicas in sync have it."""
+
+    Settings: ClassVar = KafkaSettings
+    library: ClassVar = ("aiokafka", "kafka")
+
+    def __init__(self, name: str, settings: KafkaSettings, telemetry: Telemetry) -> None:
+        self._settings = settings
+        self._hosts = _split_hosts(settings.url)
+        place = ",".join(f"{host}:{port}" for host, port in self._hosts)
+        super().__init__(name, telemetry, place=place, window=settings.in_flight, timeout=settings.timeout)
+        self._find_password()  # a file that cannot be used is told at the start
+        settings.find_trust(name)
+
+    def _find_password(self) -> str | None:
+        """Return the password as it is now: a file may have another one since."""
+        password = self._settings.password
+        return None if password is None else password.reveal()
+
+    async def _open(self) -> Cluster:
+        from dockbell.sinks.queues.kafka_cluster import Access, Cluster  # noqa: PLC0415  # where one is used
+
+        settings = self._settings
+        access = Access(
+            trust=settings.find_trust(self.name),
+            mechanism=None if settings.user is None else settings.mechanism,
+            user=settings.user,
+            password=self._find_password(),
+            timeout=settings.timeout,
+        )
+        cluster = Cluster(access)
+        try:
+            await cluster.open(self._hosts)
+        except BaseException:
+            cluster.close()
+            raise
+        return cluster
+
+    async def _close(self, connection: Cluster) -> None:
+        connection.close()
+
+    async def _describe(self, connection: Cluster) -> str:
+        return f"Kafka, brokers: {connection.size}"
+
+    async def _publish(self, connection: Cluster, delivery: Delivery) -> None:
+        from dockbell.sinks.queues.kafka_cluster import Message  # noqa: PLC0415
+
+        event = delivery.event
+        headers = [("content-type", _CONTENT_TYPE), ("dockbell-type", event.type.encode())]
+        if delivery.replayed:
+            headers.append(("dockbell-replay", b"true"))
+        key = f"{event.feed}/{event.key}" if event.key else str(event.feed)
+        topic = self._settings.topic.format(source=event.feed.source, resource=event.feed.resource)
+        await connection.publish(Message(topic=topic, key=key.encode(), value=event.body, headers=headers))
+
+    def _judge(self, error: Exception) -> Outcome:
+        from aiokafka.errors import BrokerResponseError, UnknownTopicOrPartitionError  # noqa: PLC0415
+
+        if not isinstance(error, BrokerResponseError) or self._refuses_us(error):
+            return Outcome(OutcomeKind.UNREACHABLE, self._explain(error))
+        if isinstance(error, UnknownTopicOrPartitionError):
+            return Outcome(OutcomeKind.FAILED, "the cluster has no such topic, and makes none by itself")
+        if error.errno in _TOO_LARGE:
+            return Outcome(OutcomeKind.REFUSED, "larger than its topic takes (max.message.bytes)")
+        if error.errno == _INVALID:
+            return Outcome(OutcomeKind.REFUSED, "the topic does not take it (INVALID_RECORD)")
+        return Outcome(OutcomeKind.FAILED, self._explain(error))
+
+    def _refuses_us(self, error: Exception) -> bool:
+        from aiokafka.errors import (  # noqa: PLC0415
+            ClusterAuthorizationFailedError,
+            SaslAuthenticationFailed,
+            UnsupportedSaslMechanismError,
+        )
+
+        refusals = SaslAuthenticationFailed, UnsupportedSaslMechanismError, ClusterAuthorizationFailedError
+        return isinstance(error, refusals) or isinstance(find_cause(error), ssl.SSLCertVerificationError)
+
+    def _explain(self, error: Exception) -> str:
+        from aiokafka.errors import BrokerResponseError  # noqa: PLC0415
+
+        if isinstance(error, BrokerResponseError):
+            return f"the server says, {error.message} ({error.errno})"
+        if not isinstance(find_cause(error), EOFError):
+            return explain(error)
+        hint = "" if self._settings.is_tls else f"; if it speaks TLS at this port, url must begin with {_TLS}:"
+        return f"the server ended the connection{hint}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -54,6 +54,11 @@ def read_again(url: str, path: Path) -> Cost:
 def read_cycle(url: str, path: Path) -> Cost:
     """Read what cannot be polled and compare it with what :func:`read_first` stored."""
     return asyncio.run(_read_all(url, path, _compare, ("stock", "warehouses")))
+
+
+def read_changing_cycle(url: str, path: Path) -> Cost:
+    """Read what cannot be polled and store what differs, one transaction a page."""
+    return asyncio.run(_read_all(url, path, _update, ("stock", "warehouses")))
 
 
 async def _read_all(
@@ -103,10 +108,27 @@ def _store(connection: sqlite3.Connection, resource: str, rows: _Rows) -> None:
 
 
 def _compare(connection: sqlite3.Connection, resource: str, rows: _Rows) -> None:
-    hashes = {key: hash_ for key, hash_, _ in rows}
-    marks = ", ".join("?" * len(hashes))
+    assert not [*_find_differing(connection, resource, rows)]
+
+
+def _update(connection: sqlite3.Connection, resource: str, rows: _Rows) -> None:
+    differing = [*_find_differing(connection, resource, rows)]
+    if differing:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany("UPDATE records SET hash = ? WHERE id = ?", [(each[1], each[0]) for each in differing])
+        connection.executemany(
+            "UPDATE bodies SET body = ? WHERE record = ?", [(each[2], each[0]) for each in differing]
+        )
+        connection.execute("COMMIT")
+
+
+def _find_differing(connection: sqlite3.Connection, resource: str, rows: _Rows) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield the row, the hash and the raw JSON of each record that is not as stored."""
+    marks = ", ".join("?" * len(rows))
     stored = connection.execute(
-        f"SELECT key, hash FROM records WHERE resource = ? AND key IN ({marks})",  # noqa: S608  # question marks only
-        (resource, *hashes),
+        f"SELECT key, id, hash FROM records WHERE resource = ? AND key IN ({marks})",  # noqa: S608  # question marks only
+        (resource, *(key for key, _, _ in rows)),
     )
-    assert dict(stored) == hashes
+    known = {key: (row, hash_) for key, row, hash_ in stored}
+    assert len(known) == len(rows)
+    return ((known[key][0], hash_, raw) for key, hash_, raw in rows if known[key][1] != hash_)

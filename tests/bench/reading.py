@@ -19,7 +19,7 @@ from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import Telemetry
 from tests.bench import bare_reading
 from tests.bench.processes import Cost, Meter, run_alone, serving
-from tests.bench.servers import serve_sandbox
+from tests.bench.servers import serve_restless, serve_sandbox
 from tests.bench.table import BARE, print_costs
 
 UNPACED: Final = {"requests_per_minute": 1_000_000_000}
@@ -91,12 +91,18 @@ def measure_reading(records: int, rounds: int) -> None:
         f"idle cycle, {BARE}": (bare_reading.read_cycle, "bare.db"),
         "idle cycle, dockbell": (read_cycle, "dockbell.db"),
     }
-    costs: dict[str, list[Cost]] = {name: [] for name in measurements}
-    with serving(serve_sandbox, records) as url:
+    changing = {
+        f"cycle with changes, {BARE}": (bare_reading.read_changing_cycle, "bare.db"),
+        "cycle with changes, dockbell": (read_cycle, "dockbell.db"),
+    }
+    costs: dict[str, list[Cost]] = {name: [] for name in measurements | changing}
+    with serving(serve_sandbox, records) as url, serving(serve_restless, records) as restless:
         for _ in range(rounds):
             with TemporaryDirectory() as folder:
                 for name, (measure, file) in measurements.items():
                     costs[name].append(run_alone(measure, url, Path(folder, file)))
+                for name, (measure, file) in changing.items():
+                    costs[name].append(run_alone(measure, restless, Path(folder, file)))
     print_costs(
         f"{records:,} records in five feeds",
         (

@@ -30,6 +30,19 @@ def serve_sandbox(parent: Connection, records: int) -> None:
     anyio.run(run)
 
 
+def serve_restless(parent: Connection, records: int) -> None:
+    """Serve ``records`` records; a few on each page of stock change from pass to pass, see :class:`Restless`."""
+
+    async def run() -> None:
+        sandbox = Sandbox(SandboxOptions(records=records, requests_per_minute=0))
+        sandbox.app = Restless(sandbox.app)
+        async with serve(sandbox) as url:
+            parent.send(url)
+            await anyio.sleep_forever()
+
+    anyio.run(run)
+
+
 def serve_witnessed(parent: Connection, options: dict[str, Any]) -> None:
     """Serve a sandbox with these options, behind a :class:`Witness`."""
 
@@ -41,6 +54,40 @@ def serve_witnessed(parent: Connection, options: dict[str, Any]) -> None:
             await anyio.sleep_forever()
 
     anyio.run(run)
+
+
+_STOCK: Final = re.compile(rb'"incoming":(.+?)"updated_at":"[^"]+"')
+_CHANGED_ON_A_PAGE: Final = 4
+"""Of the records of each page of stock: a thousand in the 250 pages of 50,000 records."""
+
+
+class Restless:
+    """Changes the quantity and the timestamp of the first records on each page of stock, anew for each pass."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._passes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with what the sandbox says, but for these records."""
+        if scope["type"] != "http" or scope["path"] != "/v1/stock":
+            await self._app(scope, receive, send)
+            return
+        self._passes += b"cursor=" not in scope["query_string"]
+        start: dict[str, Any] = {}
+        body = bytearray()
+
+        async def hear(message: Message) -> None:
+            start.update(message if message["type"] == "http.response.start" else {})
+            body.extend(message.get("body", b""))
+
+        await self._app(scope, receive, hear)
+        hour, minute = divmod(self._passes, 60)
+        anew = rb'"incoming":%d\1"updated_at":"2026-11-01T%02d:%02d:00.000000Z"' % (self._passes, hour, minute)
+        content = _STOCK.sub(anew, bytes(body), count=_CHANGED_ON_A_PAGE)
+        headers = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
+        await send({**start, "headers": [*headers, (b"content-length", b"%d" % len(content))]})
+        await send({"type": "http.response.body", "body": content})
 
 
 class Request(msgspec.Struct, array_like=True):

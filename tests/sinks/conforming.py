@@ -504,6 +504,10 @@ class KafkaReceiver(Moods):
         codes: Errors (Kafka protocol, error codes) for the next requests that name a topic, none forwarded.
         produce_codes: The same for the next requests that bring messages.
         batches: How many messages each request brought.
+        others: The ports of other brokers, which lead some partitions; none of them is asked for here.
+        login_code: An error that answers each login.
+        slow: The partitions whose replicas do not follow in the time that a request gives them.
+        throttle: How long clients are asked to wait after each request, in milliseconds.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -514,6 +518,10 @@ class KafkaReceiver(Moods):
         self.codes: list[int] = []
         self.produce_codes: list[int] = []
         self.batches: list[int] = []
+        self.others: list[int] = []
+        self.login_code = 0
+        self.slow: set[int] = set()
+        self.throttle = 0
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -522,11 +530,19 @@ class KafkaReceiver(Moods):
 
     async def start(self) -> None:
         await to_thread.run_sync(self.server.start)
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, ssl=self.trust)
+        await self.start_wire()
 
     async def stop(self) -> None:
-        await super().stop()
+        await self.stop_wire()
         await to_thread.run_sync(self.server.stop)
+
+    async def start_wire(self) -> None:
+        """Start what stands before the broker, which runs."""
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, ssl=self.trust)
+
+    async def stop_wire(self) -> None:
+        """End what stands before the broker."""
+        await super().stop()
 
     async def reject(self) -> None:
         self.users = {"bell": "another one"}
@@ -542,20 +558,39 @@ class KafkaReceiver(Moods):
         try:
             while True:
                 request = _KafkaRequest(await _read_sized(reader))
-                await self._answering.wait()
+                await self._until_answering(reader)
                 if request.name == "Produce":
                     answer = await self._store(request, ask)
                 else:
-                    answer = self._answer(request, login) or await ask(request.frame)
-                    await self._answering.wait()
+                    answer = self._answer(request, login) or self._name_brokers(request, await ask(request.frame))
+                await self._answering.wait()
                 writer.write(len(answer).to_bytes(4) + answer)
         finally:
             to_server.close()
 
+    async def _until_answering(self, reader: asyncio.StreamReader) -> None:
+        while not self._answering.is_set():
+            if reader.at_eof() or reader.exception() is not None:  # nobody waits for it any more
+                raise EOFError
+            await anyio.sleep(0.005)
+
+    def _name_brokers(self, request: _KafkaRequest, answer: bytes) -> bytes:
+        """Return an answer in which the partitions are led in turn by this broker and the other ones."""
+        if request.name != "Metadata" or not self.others:
+            return answer
+        said = request.decode_answer(answer)
+        ports = dict(enumerate((self.port, *self.others), start=said.brokers[0][0]))
+        said.brokers = [(number, "127.0.0.1", port, None) for number, port in ports.items()]
+        said.topics = [
+            (*head, [(code, part, [*ports][part % len(ports)], *rest) for code, part, _, *rest in parts])
+            for *head, parts in said.topics
+        ]
+        return answer[:4] + bytes(said.encode())
+
     def _answer(self, request: _KafkaRequest, login: _ScramServer) -> bytes:
         """Return the answer that a request gets from us, if any."""
         if request.name == "SaslHandShake":
-            return request.answer(error_code=0, enabled_mechanisms=["SCRAM-SHA-512", "PLAIN"])
+            return request.answer(error_code=self.login_code, enabled_mechanisms=["SCRAM-SHA-512", "PLAIN"])
         if request.name == "SaslAuthenticate":
             code, words = login.step(request.read().sasl_auth_bytes)
             fields = {"error_code": code, "error_message": "no" if code else None, "sasl_auth_bytes": words}
@@ -577,6 +612,9 @@ class KafkaReceiver(Moods):
             codes |= {place: code for place, arrival in request.arrivals if (code := self._find_code(arrival.key))}
             if self.produce_codes:
                 codes = dict.fromkeys(codes, self.produce_codes.pop(0))
+            if late := {place: _REQUEST_TIMED_OUT for place in codes if place[1] in self.slow}:
+                await anyio.sleep(request.read().timeout / 1000)
+                codes |= late
             if wanted := {place for place, code in codes.items() if not code}:
                 codes |= request.read_codes(await ask(request.keep(wanted)))
             for place, arrival in request.arrivals:
@@ -585,10 +623,15 @@ class KafkaReceiver(Moods):
             await self._answering.wait()
             for flight in flights:
                 flight.answer()
-            return request.answer_codes(codes)
+            return request.answer_codes(codes, throttle=self.throttle)
         finally:
             for flight in flights:
                 flight.lose()
+
+    @property
+    def connections(self) -> int:
+        """How many clients there are."""
+        return len(self._writers)
 
     def _find_code(self, key: str) -> int:
         if key in self._refused:
@@ -598,6 +641,7 @@ class KafkaReceiver(Moods):
 
 _MESSAGE_TOO_LARGE: Final = 10
 _NOT_ENOUGH_REPLICAS: Final = 19
+_REQUEST_TIMED_OUT: Final = 7
 
 
 class _KafkaRequest:
@@ -634,19 +678,23 @@ class _KafkaRequest:
         content = self._content[: self._start] + bytes(asked.encode())
         return len(content).to_bytes(4) + content
 
+    def decode_answer(self, answer: bytes) -> Any:
+        """Return what an answer to it says."""
+        return self._struct.RESPONSE_TYPE.decode(BytesIO(answer[4:]))
+
     def read_codes(self, answer: bytes) -> Mapping[tuple[str, int], int]:
         """Return what an answer says of each partition."""
-        topics = self._struct.RESPONSE_TYPE.decode(BytesIO(answer[4:])).topics
+        topics = self.decode_answer(answer).topics
         return {(topic, partition): code for topic, partitions in topics for partition, code, *_ in partitions}
 
-    def answer_codes(self, codes: Mapping[tuple[str, int], int]) -> bytes:
+    def answer_codes(self, codes: Mapping[tuple[str, int], int], *, throttle: int) -> bytes:
         """Return an answer that says something of each partition; the numbers after its code are offsets and a time."""
         count = 5 if self.version >= 5 else 4
         topics = [
             (topic, [(part, codes[topic, part], 0, -1, 0)[:count] for part, _ in partitions])
             for topic, partitions in self.read().topics
         ]
-        return self.answer(topics=topics, throttle_time_ms=0)
+        return self.answer(topics=topics, throttle_time_ms=throttle)
 
     @property
     def _start(self) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +20,7 @@ from dockbell.core.model import Delivery, Outcome, OutcomeKind
 from dockbell.errors import ConfigError, SinkRejected, SinkUnavailable
 from dockbell.sinks.queues.kafka import KafkaSettings, KafkaSink
 from dockbell.telemetry import SinkConnected
+from dockbell.testing.rig import until
 from tests.brokers import find_free_port
 from tests.sinks.conforming import KafkaReceiver
 from tests.sinks.conftest import Facts, make_delivery, make_statement, publish, running
@@ -148,7 +152,7 @@ async def test_without_a_topic_an_event_waits(cluster: KafkaReceiver) -> None:
     cluster.codes += [_UNKNOWN_TOPIC] * 4
     sink = make_sink(cluster)
     (outcome,) = await publish(sink, make_event(1))
-    assert outcome == Outcome(OutcomeKind.FAILED, "the cluster has no such topic, and makes none by itself")
+    assert outcome == Outcome(OutcomeKind.FAILED, "the cluster has no such topic, and does not create it")
     assert await publish(sink, make_event(1)) == [_DELIVERED]
 
 
@@ -166,15 +170,23 @@ async def test_a_connection_that_the_broker_ended_is_opened_anew(cluster: KafkaR
 
 
 async def test_an_attempt_that_was_given_up_is_not_made_later(cluster: KafkaReceiver) -> None:
-    sink = make_sink(cluster, timeout="500ms")
-    await publish(sink, make_event(1))
-    await cluster.hang()
-    outcomes = await publish(sink, make_event(2), make_event(3))
-    assert {outcome.kind for outcome in outcomes} == {OutcomeKind.UNREACHABLE}
-    await cluster.resume()
-    await publish(sink, make_event(4))
+    async with running(make_sink(cluster, timeout="500ms")) as run:
+        run.deliver(make_event(1))
+        await run.until_settled(1)
+        await cluster.hang()
+        run.deliver(make_event(2), make_event(3))
+        assert (await run.until_settled(3))[1:] == [_hanging(cluster)] * 2
+        await until(lambda: cluster.connections == 1, "the connection for messages is ended")
+        await cluster.resume()
+        run.deliver(make_event(4))
+        assert (await run.until_settled(4))[3] == _DELIVERED
     messages = await cluster.server.read("dockbell.shipments", 2)
     assert {message.key for message in messages} == {b"main/shipments/shp_1", b"main/shipments/shp_4"}
+
+
+def _hanging(cluster: KafkaReceiver) -> Outcome:
+    place = f"127.0.0.1:{cluster.port}"
+    return Outcome(OutcomeKind.FAILED, f"{place}, which leads its partition: no answer in time")
 
 
 async def test_another_broker_of_the_list_is_asked_where_the_first_is_away(cluster: KafkaReceiver) -> None:
@@ -182,11 +194,95 @@ async def test_another_broker_of_the_list_is_asked_where_the_first_is_away(clust
     assert await publish(make_sink(cluster, url=url), make_event(1)) == [_DELIVERED]
 
 
+async def test_a_broker_of_the_list_that_hangs_is_passed_over(cluster: KafkaReceiver) -> None:
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    port = find_free_port()
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", port):
+        sink = make_sink(cluster, url=f"kafka://127.0.0.1:{port},127.0.0.1:{cluster.port}", timeout="2s")
+        assert await publish(sink, make_event(1)) == [_DELIVERED]
+        assert (await sink.probe()).endswith("brokers: 1")
+
+
+async def test_a_broker_that_refuses_us_is_told_though_another_is_away(cluster: KafkaReceiver) -> None:
+    url = f"kafka://127.0.0.1:{cluster.port},127.0.0.1:{find_free_port()}"
+    with pytest.raises(SinkRejected, match="SASL_AUTHENTICATION_FAILED"):
+        await make_sink(cluster, url=url, password="wrong").probe()
+
+
+async def test_what_a_broker_leads_waits_while_it_is_away_and_the_rest_goes_on(
+    cluster: KafkaReceiver, tmp_path: Path
+) -> None:
+    await cluster.server.add_topic("dockbell.shipments", 2)
+    other = KafkaReceiver(tmp_path)
+    other.server = cluster.server  # one store, and two brokers that lead a partition each
+    cluster.others = [other.port]
+    async with running(make_sink(cluster)) as run:
+        run.deliver(*map(make_event, range(20)))
+        outcomes = await run.until_settled(20)
+        away = [each for each in outcomes if each != _DELIVERED]
+        assert 0 < len(away) < 20
+        words = f"127.0.0.1:{other.port}, which leads its partition: connection refused"
+        assert set(away) == {Outcome(OutcomeKind.FAILED, words)}
+        await other.start_wire()
+        run.deliver(*map(make_event, range(20, 40)))
+        assert (await run.until_settled(40))[20:] == [_DELIVERED] * 20
+        assert (cluster.connections, other.connections) == (2, 1), "one that asks, and one for each broker"
+    await until(lambda: not cluster.connections and not other.connections, "all connections are ended")
+    await other.stop_wire()
+
+
+async def test_a_partition_whose_replicas_are_slow_does_not_hold_up_others(cluster: KafkaReceiver) -> None:
+    await cluster.server.add_topic("dockbell.shipments", 2)
+    cluster.slow = {0}
+    async with running(make_sink(cluster, timeout="2s")) as run:
+        run.deliver(*map(make_event, range(10)))
+        outcomes = await run.until_settled(10)
+    assert set(outcomes) == {_DELIVERED, Outcome(OutcomeKind.FAILED, "the server says, REQUEST_TIMED_OUT (7)")}
+
+
+async def test_a_batch_that_may_be_stored_is_not_sent_again_at_once(cluster: KafkaReceiver) -> None:
+    await cluster.server.add_topic("dockbell.shipments", 1)
+    async with running(make_sink(cluster)) as run:
+        run.deliver(make_event(0))
+        await run.until_settled(1)
+        cluster.produce_codes += [20] * 5  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        run.deliver(*map(make_event, range(1, 20)))
+        assert OutcomeKind.FAILED in {outcome.kind for outcome in await run.until_settled(20)}
+    assert sum(cluster.batches) == 20, "each was sent once"
+
+
+async def test_large_events_go_in_several_requests(cluster: KafkaReceiver) -> None:
+    await cluster.server.add_topic("dockbell.shipments", 1)
+    events = []
+    for number in range(12):
+        event = make_event(number).event
+        events.append(Delivery(replace(event, body=event.body[:-1] + b', "x": "' + b"x" * 100_000 + b'"}')))
+    assert await publish(make_sink(cluster), *events) == [_DELIVERED] * 12
+    assert max(cluster.batches) == 2
+
+
+async def test_a_cluster_that_asks_us_to_wait_is_given_the_time(cluster: KafkaReceiver) -> None:
+    async with running(make_sink(cluster)) as run:
+        cluster.throttle = 60_000
+        run.deliver(make_event(1))
+        await run.until_settled(1)
+        run.deliver(make_event(2))
+        outcome = (await run.until_settled(2))[1]
+    assert (outcome.kind, outcome.reason) == (OutcomeKind.FAILED, "the cluster throttles us by its quota")
+    assert outcome.retry_after is not None
+    assert timedelta(seconds=50) < outcome.retry_after <= timedelta(seconds=60)
+    assert cluster.batches == [1]
+
+
 # Users and TLS -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
-async def test_a_password_is_shown_and_a_wrong_one_loses_nothing(
+async def test_a_password_is_presented_and_a_wrong_one_loses_nothing(
     cluster: KafkaReceiver, tmp_path: Path, mechanism: str
 ) -> None:
     (tmp_path / "password").write_text("hush")
@@ -198,6 +294,28 @@ async def test_a_password_is_shown_and_a_wrong_one_loses_nothing(
     assert "hush" not in outcome.reason
     (tmp_path / "password").write_text("open sesame")
     assert await publish(sink, make_event(1)) == [_DELIVERED]
+
+
+async def test_a_renewed_password_is_used_by_the_next_connection(cluster: KafkaReceiver, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("open sesame")
+    async with running(make_sink(cluster, password={"file": str(tmp_path / "password")})) as run:
+        run.deliver(make_event(1))
+        await run.until_settled(1)
+        cluster.users["bell"] = "close sesame"
+        (tmp_path / "password").write_text("close sesame")
+        await cluster.drop()
+        run.deliver(make_event(2))
+        assert (await run.until_settled(2))[1] == _DELIVERED
+
+
+async def test_a_login_that_the_listener_does_not_know_counts_against_no_event(cluster: KafkaReceiver) -> None:
+    cluster.login_code = 34
+    sink = make_sink(cluster)
+    assert await publish(sink, make_event(1)) == [
+        Outcome(OutcomeKind.UNREACHABLE, "the server says, ILLEGAL_SASL_STATE (34)")
+    ]
+    with pytest.raises(SinkRejected, match="ILLEGAL_SASL_STATE"):
+        await sink.probe()
 
 
 async def test_a_mechanism_that_the_cluster_lacks_is_told(cluster: KafkaReceiver) -> None:
@@ -215,7 +333,10 @@ async def test_it_speaks_tls_and_checks_the_certificate(tmp_path: Path, certific
         assert await publish(make_sink(receiver, url=url, ca_file=str(certificate)), make_event(1)) == [_DELIVERED]
         with pytest.raises(SinkRejected, match="certificate not accepted"):
             await make_sink(receiver, url=url).probe()
-        with pytest.raises(SinkUnavailable, match=r"the server ended the connection; if it speaks TLS at this port"):
+        with pytest.raises(
+            SinkUnavailable,
+            match="the server ended the connection; it may want TLS",
+        ):
             await make_sink(receiver).probe()
     finally:
         await receiver.stop()
@@ -238,6 +359,7 @@ async def test_a_probe_says_which_cluster_answers(cluster: KafkaReceiver) -> Non
         ({"url": "http://kafka"}, r'must be a URL such as "kafka\+ssl://kafka-1.example.com:9093'),
         ({"url": "kafka://kafka,"}, "must be a URL such as"),
         ({"url": "kafka://me:hush@kafka"}, "must not hold a user or password; use the keys user and password"),
+        ({"url": "kafka://me:hu,sh@kafka"}, "must not hold a user or password"),
         ({"url": "kafka://kafka/topic"}, "must end with the host and port"),
         ({"user": "me"}, "user and password go together"),
         ({"mechanism": "GSSAPI"}, "PLAIN"),
@@ -245,12 +367,18 @@ async def test_a_probe_says_which_cluster_answers(cluster: KafkaReceiver) -> Non
         ({"ca_file": "ca.pem"}, r'ca_file and cert_file need a url that begins with "kafka\+ssl:"'),
         ({"topic": "dockbell.{key}"}, "digits, dots, underscores and hyphens, which may hold {source} and {resource}"),
         ({"topic": ""}, "must be a name of letters"),
+        ({"topic": ".."}, "must be a name of letters"),
     ],
 )
 def test_settings_that_cannot_work_are_told(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem) as error:
         KafkaSettings.model_validate({"type": "kafka", "url": "kafka://kafka"} | settings)
     assert "hush" not in str(error.value)
+
+
+def test_the_scheme_may_be_written_in_capitals() -> None:
+    settings = KafkaSettings.model_validate({"type": "kafka", "url": "KAFKA+SSL://[::1]:93,kafka", "ca_file": "ca"})
+    assert settings.is_tls
 
 
 def test_a_certificate_that_cannot_be_used_is_told_at_the_start() -> None:

@@ -19,25 +19,24 @@ from dockbell.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from dockbell.sinks.queues.kafka_cluster import Cluster
+    from dockbell.sinks.queues.kafka_connection import Login
 
 _PORT: Final = 9092
 _CONTENT_TYPE: Final = b"application/cloudevents+json; charset=utf-8"
 _FIELDS: Final = ("source", "resource")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TLS: Final = "kafka+ssl"
-_TOO_LARGE: Final = (10, 18)
-"""The codes MESSAGE_TOO_LARGE and RECORD_LIST_TOO_LARGE of Kafka's protocol."""
-_INVALID: Final = 87
-"""The code INVALID_RECORD: the broker found a message that this topic must not have."""
+_LOGIN_ERRORS: Final = (31, 33, 34, 58)
+"""CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE and SASL_AUTHENTICATION_FAILED."""
 
 
 def _split_hosts(url: str) -> Sequence[tuple[str, int]]:
     """Return host and port of each broker that a URL names, with commas between them."""
     scheme, _, hosts = url.partition("://")
     example = '"kafka+ssl://kafka-1.example.com:9093,kafka-2.example.com:9093"'
-    parts = [split_url(f"{scheme}://{host}", example, schemes=("kafka", _TLS)) for host in hosts.split(",")]
-    if any("@" in part.netloc for part in parts):
+    if "@" in url:
         raise ValueError("must not hold a user or password; use the keys user and password")
+    parts = [split_url(f"{scheme}://{host}", example, schemes=("kafka", _TLS)) for host in hosts.split(",")]
     if any(part.path.strip("/") or part.query or part.fragment for part in parts):
         raise ValueError("must end with the host and port")
     return [(part.hostname or "", part.port or _PORT) for part in parts]
@@ -49,7 +48,8 @@ def _check_url(url: str) -> str:
 
 
 def _check_topic(template: str) -> str:
-    if not _TOPIC.fullmatch(find_rest(template, _FIELDS, filled="x")):
+    name = find_rest(template, _FIELDS, filled="x")
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
         wanted = "must be a name of letters, digits, dots, underscores and hyphens"
         raise ValueError(f'{wanted}, which may hold {list_fields(_FIELDS)}, got "{template}"')
     return template
@@ -94,23 +94,27 @@ class KafkaSink(QueueSink["Cluster"]):
         return None if password is None else password.reveal()
 
     async def _open(self) -> Cluster:
-        from dockbell.sinks.queues.kafka_cluster import Access, Cluster  # noqa: PLC0415  # where one is used
+        from dockbell.sinks.queues.kafka_cluster import Cluster  # noqa: PLC0415  # where one is used
+
+        cluster = Cluster(self._hosts, self._find_login, self._settings.timeout)
+        try:
+            await cluster.open()
+        except BaseException:
+            cluster.close()
+            raise
+        self._hosts = cluster.hosts
+        return cluster
+
+    def _find_login(self) -> Login:
+        from dockbell.sinks.queues.kafka_connection import Login  # noqa: PLC0415
 
         settings = self._settings
-        access = Access(
+        return Login(
             trust=settings.find_trust(self.name),
             mechanism=None if settings.user is None else settings.mechanism,
             user=settings.user,
             password=self._find_password(),
-            timeout=settings.timeout,
         )
-        cluster = Cluster(access)
-        try:
-            await cluster.open(self._hosts)
-        except BaseException:
-            cluster.close()
-            raise
-        return cluster
 
     async def _close(self, connection: Cluster) -> None:
         connection.close()
@@ -132,32 +136,49 @@ class KafkaSink(QueueSink["Cluster"]):
     def _judge(self, error: Exception) -> Outcome:
         from aiokafka.errors import BrokerResponseError, UnknownTopicOrPartitionError  # noqa: PLC0415
 
-        if not isinstance(error, BrokerResponseError) or self._refuses_us(error):
-            return Outcome(OutcomeKind.UNREACHABLE, self._explain(error))
-        if isinstance(error, UnknownTopicOrPartitionError):
-            return Outcome(OutcomeKind.FAILED, "the cluster has no such topic, and makes none by itself")
-        if error.errno in _TOO_LARGE:
-            return Outcome(OutcomeKind.REFUSED, "larger than its topic takes (max.message.bytes)")
-        if error.errno == _INVALID:
-            return Outcome(OutcomeKind.REFUSED, "the topic does not take it (INVALID_RECORD)")
-        return Outcome(OutcomeKind.FAILED, self._explain(error))
+        from dockbell.sinks.queues.kafka_cluster import LeaderAway, Throttled  # noqa: PLC0415
+
+        retry_after = None
+        match error:
+            case Throttled():
+                kind, reason, retry_after = OutcomeKind.FAILED, str(error), error.wait
+            case LeaderAway():
+                kind, reason = OutcomeKind.FAILED, f"{error.place}, which leads its partition: {self._explain(error)}"
+            case UnknownTopicOrPartitionError():
+                kind, reason = OutcomeKind.FAILED, "the cluster has no such topic, and does not create it"
+            case BrokerResponseError(errno=10 | 18):  # MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE
+                kind, reason = OutcomeKind.REFUSED, "larger than its topic takes (max.message.bytes)"
+            case BrokerResponseError(errno=87):
+                kind, reason = OutcomeKind.REFUSED, "the topic does not take it (INVALID_RECORD)"
+            case BrokerResponseError():
+                kind, reason = OutcomeKind.FAILED, self._explain(error)
+            case _:
+                kind, reason = OutcomeKind.UNREACHABLE, self._explain(error)
+        return Outcome(kind, reason, retry_after)
 
     def _refuses_us(self, error: Exception) -> bool:
-        from aiokafka.errors import (  # noqa: PLC0415
-            ClusterAuthorizationFailedError,
-            SaslAuthenticationFailed,
-            UnsupportedSaslMechanismError,
-        )
+        from dockbell.sinks.queues.kafka_connection import LoginRefused  # noqa: PLC0415
 
-        refusals = SaslAuthenticationFailed, UnsupportedSaslMechanismError, ClusterAuthorizationFailedError
-        return isinstance(error, refusals) or isinstance(find_cause(error), ssl.SSLCertVerificationError)
+        refused = isinstance(error, LoginRefused) and error.code in _LOGIN_ERRORS
+        return refused or isinstance(find_cause(error), ssl.SSLCertVerificationError)
 
     def _explain(self, error: Exception) -> str:
         from aiokafka.errors import BrokerResponseError  # noqa: PLC0415
 
+        from dockbell.sinks.queues.kafka_connection import LoginRefused  # noqa: PLC0415
+
         if isinstance(error, BrokerResponseError):
             return f"the server says, {error.message} ({error.errno})"
+        if isinstance(error, LoginRefused):
+            return f"the server says, {error} ({error.code})"
         if not isinstance(find_cause(error), EOFError):
             return explain(error)
-        hint = "" if self._settings.is_tls else f"; if it speaks TLS at this port, url must begin with {_TLS}:"
-        return f"the server ended the connection{hint}"
+        missing = " and ".join(
+            words
+            for words, is_there in (
+                (f"TLS (a url that begins with {_TLS}:)", self._settings.is_tls),
+                ("a user", self._settings.user is not None),
+            )
+            if not is_there
+        )
+        return f"the server ended the connection{f'; it may want {missing}' * bool(missing and not self._is_told)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from typing import ClassVar, Final, Self
+from urllib.parse import urlsplit
 
 from pydantic import model_validator
 
@@ -41,7 +42,7 @@ class QueueSettings(SinkSettings):
 
     @property
     def is_tls(self) -> bool:
-        return self.url.startswith(f"{self.tls_scheme}:")
+        return urlsplit(self.url).scheme == self.tls_scheme
 
     def find_trust(self, sink: str) -> ssl.SSLContext | None:
         """Return whom a sink trusts by TLS, None without it; ConfigError where a file cannot be used."""

@@ -1,9 +1,9 @@
 """Errors, typed by who must act.
 
-The operator before start: :class:`ConfigError`. The operator later: :class:`SourceRefused`, :class:`RequestRefused`,
-:class:`SinkRejected`, :class:`SchemaMismatch`, :class:`StoreMissing`, :class:`StoreInUse`, :class:`LeaseLost`,
-:class:`StoreIncompatible`, :class:`StoreFull`.
-No action, it passes by itself: :class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`,
+The operator, before startup: :class:`ConfigError`.
+The operator: :class:`SourceRefused`, :class:`RequestRefused`, :class:`SinkRejected`, :class:`SchemaMismatch`,
+:class:`StoreMissing`, :class:`StoreInUse`, :class:`LeaseLost`, :class:`StoreIncompatible`, :class:`StoreFull`.
+No one (temporary): :class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`,
 :class:`CursorExpired`, :class:`SinkUnavailable`, :class:`StoreUnavailable`.
 
 Messages read *subject: fact, got value; remedy*, in lower case, and never hold a secret or a query string.
@@ -15,14 +15,14 @@ from datetime import timedelta
 
 
 class DockbellError(Exception):
-    """Every error that dockbell raises on purpose."""
+    """Base class of all errors that dockbell raises on purpose."""
 
 
 class ConfigError(DockbellError):
-    """The configuration cannot be used; the operator must change it before a start.
+    """The configuration cannot be used; the operator must fix it before dockbell can start.
 
     Attributes:
-        problems: One complete message for each thing to change.
+        problems: One complete message for each problem.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -31,34 +31,34 @@ class ConfigError(DockbellError):
 
 
 class SourceError(DockbellError):
-    """Reading the API did not give a usable answer."""
+    """The API did not return a usable response."""
 
 
 class SourceRefused(SourceError):
-    """The API does not accept the key (401, 403) or the request as such, or a file that it needs cannot be used."""
+    """The API rejects the key (401, 403) or the request itself, or a file that the request needs cannot be used."""
 
 
 class RequestRefused(SourceRefused):
-    """The API accepts the key, and not this request; other requests may be accepted."""
+    """The API accepts the key but rejects this request; it may accept others."""
 
 
 class SchemaMismatch(SourceError):
-    """The API's answer does not fit what is configured or was learned; the operator must act."""
+    """The response does not match the configuration or what dockbell learned; the operator must act."""
 
 
 class SourceUnavailable(SourceError):
-    """No usable answer for now: refused, timed out, 5xx, or not JSON; it will be asked again."""
+    """No usable response for now: connection refused, timeout, 5xx, or not JSON; dockbell retries."""
 
 
 class PageUnreadable(SourceUnavailable):
-    """An answer came, but is not whole and sound JSON; a smaller page may be."""
+    """The API responded, but not with complete, valid JSON; a smaller page may be readable."""
 
 
 class RateLimited(SourceUnavailable):
-    """The key's budget is used up (429).
+    """The request budget of the API key is used up (429).
 
     Attributes:
-        retry_after: How long the API asks to wait, where it says so.
+        retry_after: How long the API asks to wait; None if it does not say.
     """
 
     def __init__(self, message: str, retry_after: timedelta | None = None) -> None:
@@ -67,10 +67,10 @@ class RateLimited(SourceUnavailable):
 
 
 class CursorExpired(SourceError):
-    """The API no longer knows a cursor that it gave, or does not accept it; the run must begin again.
+    """The API no longer knows a cursor that it issued, or rejects it; dockbell must start the run again.
 
     Attributes:
-        is_refusal: It calls the request wrong (400, 422), so that another one with the same cursor may be right.
+        is_refusal: The API rejects the request (400, 422); another request with the same cursor may succeed.
     """
 
     def __init__(self, message: str, *, is_refusal: bool = False) -> None:
@@ -83,11 +83,11 @@ class SinkError(DockbellError):
 
 
 class SinkRejected(SinkError):
-    """The receiver refuses us (credentials, certificate, protocol); the operator must act."""
+    """The receiver rejects dockbell (credentials, certificate, protocol); the operator must act."""
 
 
 class SinkUnavailable(SinkError):
-    """The receiver cannot be reached for now."""
+    """dockbell cannot reach the receiver for now."""
 
 
 class StoreError(DockbellError):
@@ -95,27 +95,27 @@ class StoreError(DockbellError):
 
 
 class StoreMissing(StoreError):
-    """There is no store yet; "dockbell run" makes it."""
+    """The store does not exist yet; "dockbell run" creates it."""
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be used for now; nothing is lost, and it will be tried again."""
+    """The store is unavailable for now; nothing is lost, and dockbell retries."""
 
 
 class StoreFull(StoreUnavailable):
-    """The disk of the store is full."""
+    """The disk that holds the store is full."""
 
 
 class StoreInUse(StoreError):
-    """Another process holds the store."""
+    """Another process is using the store."""
 
 
 class LeaseLost(StoreError):
-    """Another process has taken over a feed, or all that this one had, which did not renew its right in time."""
+    """Another process took over a feed, or all work of this process, which did not renew its lease in time."""
 
 
 class StoreIncompatible(StoreError):
-    """The file is not a dockbell store, belongs to a newer dockbell, or was moved to another database."""
+    """The store is not dockbell's, has the schema of another version, or was moved to another database."""
 
 
 def find_cause(error: BaseException, kind: type[Exception]) -> BaseException | None:

@@ -20,42 +20,42 @@ from tests.reference.markdown import code, escape, page, table
 WEB: Final = Path(dockbell.__file__).parent / "web"
 
 _INTRODUCTION: Final = """\
-What dockbell says when something is wrong reads *subject: fact, got value; remedy*, and never holds a secret. The
-type of an error says who must act."""
+Error messages have the form *subject: fact, got value; remedy* and never contain a secret. The type of an error says
+who must act."""
 _ERRORS: Final = """\
-What the log and the commands tell. `ConfigError` ends a command with 2, the others with 1. The daemon goes on and
-tries again; `ConfigError` and those about the store keep it from starting."""
+These errors appear in the log and in the output of commands. `ConfigError` ends a command with exit code 2, any other
+error with 1. The daemon keeps running and retries; `ConfigError` and the store errors prevent it from starting."""
 _PROBLEMS: Final = """\
-Whatever cannot be answered is a problem in words, `application/problem+json`
-([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)): `type` is `urn:dockbell:problem:KIND`, `title` the status in
-words, `status` its number, `detail` what is wrong and what to do."""
+If the server cannot answer a request, it returns a problem, `application/problem+json`
+([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)): `type` is `urn:dockbell:problem:KIND`, `status` the HTTP status
+code, `title` its reason phrase, and `detail` says what is wrong and how to fix it."""
 
 MEANINGS: Final = {
-    "bad-request": "A parameter, a header, a body or the target is not as described; `detail` says which.",
-    "body": "A body came where none is taken, or it is too large.",
-    "csrf": "An action of a browser did not come from dockbell's own page.",
-    "fault": "An error of dockbell's own; its log has more.",
-    "head": "The head of the request is too large.",
-    "method": "The place does not take this method; `Allow` says which it takes.",
-    "origin": "An action of a browser did not come from dockbell's own page.",
-    "position-gone": "The pull feed cannot go on from this position: read the state, which tells one to go on from.",
-    "record-gone": "The record was deleted; `revision` tells with which one.",
-    "store": "The store could not be used; `detail` says why, and `Retry-After` when to ask again.",
-    "token": "No token, a wrong one, or none is configured that would allow this.",
-    "too-many-connections": "There are so many connections, of all or of one address, that probes alone are answered.",
-    "too-much-waits": "Clients have still to read too much that was answered; `Retry-After` says when to ask again.",
-    "too-many-tokens": "So many wrong tokens were shown that none is looked at; `Retry-After` says for how long.",
-    "too-many-readers": "As many readers wait already as may; `Retry-After` says when to ask again.",
-    "unknown-event": "There is no such event, or it is no longer kept.",
+    "bad-request": "A parameter, a header, the body or the request target is invalid; `detail` says which.",
+    "body": "The body is not allowed here, too large, incomplete after 10 s, or not `application/json`.",
+    "csrf": "A browser session sent an action with a missing or wrong `X-Dockbell-CSRF` header.",
+    "fault": "Internal error in dockbell; its log has more.",
+    "head": "The request line and headers are too large.",
+    "method": "The path does not support this method; `Allow` lists the methods that it supports.",
+    "origin": "A page of another origin sent a request other than `GET` and `HEAD`.",
+    "position-gone": "The pull feed cannot resume from this position; read the state, which has a new position.",
+    "record-gone": "The record was deleted; `revision` is the revision of the deletion.",
+    "store": "The store could not be used; `detail` says why, and `Retry-After` when to retry.",
+    "token": "The token is missing or wrong (401), not configured (403), or dockbell cannot read it (503).",
+    "too-many-connections": "The server or your network has too many connections; `Retry-After` says when to retry.",
+    "too-much-waits": "Responses that clients have not read take too much memory; `Retry-After` says when to retry.",
+    "too-many-tokens": "Too many wrong tokens were sent; dockbell checks none until `Retry-After` has passed.",
+    "too-many-readers": "The maximum number of readers is waiting; `Retry-After` says when to retry.",
+    "unknown-event": "The event does not exist, or is no longer kept.",
     "unknown-file": "The status page has no such file.",
-    "unknown-feed": "No such feed is configured.",
-    "unknown-host": "The name in `Host` is none of dockbell's: add it to `hosts` of `[web]`.",
-    "unknown-place": "There is nothing at this path.",
-    "unknown-record": "Nothing was ever stored of this record.",
-    "unknown-sink": "No such sink is known.",
-    "unknown-wish": "There is no such wish, or its outcome is no longer kept.",
+    "unknown-feed": "The feed is not configured, or was never read.",
+    "unknown-host": "The name in `Host` is not one of dockbell's; add it to `hosts` in `[web]`.",
+    "unknown-place": "The path does not exist.",
+    "unknown-record": "dockbell never stored this record.",
+    "unknown-sink": "The sink does not exist.",
+    "unknown-wish": "The command does not exist, or its outcome is no longer kept.",
 }
-"""What each kind of problem means to who asked; a kind without words fails the test of the reference."""
+"""What each kind of problem means; a kind without a meaning fails the test of the reference."""
 
 _ACTORS: Final = re.compile(r"([A-Z][^:.]*):\s+(:class:`.*?)\.(?:\s|$)", re.DOTALL)
 
@@ -69,12 +69,9 @@ def write() -> str:
         table(
             ("code", "meaning"),
             [
-                ("`0`", "fine"),
-                (
-                    code(group.PROBLEM),
-                    "found a problem: what was asked for is not there, or does not work, or is not well",
-                ),
-                (code(group.WRONG), "wrong usage or configuration"),
+                ("`0`", "success"),
+                (code(group.PROBLEM), "problem: something does not exist, does not work, or is not healthy"),
+                (code(group.WRONG), "invalid usage or configuration"),
                 (code(group._INTERRUPTED), "interrupted by Ctrl-C"),
             ],
         ),
@@ -82,7 +79,7 @@ def write() -> str:
         _ERRORS,
         _describe(errors),
         "## Errors of `dockbell.subscriber`",
-        "For programs that receive events: [subscribe](../how-to/subscribe.md#in-python-dockbellsubscriber).",
+        "For programs that receive events: see [Subscribe](../how-to/subscribe.md#in-python-dockbellsubscriber).",
         _describe(subscriber_errors),
         "## Problems of the web API",
         _PROBLEMS,

@@ -17,19 +17,19 @@ from dockbell.web import Site
 from tests.reference.markdown import code, escape, page, table
 
 _INTRODUCTION: Final = """\
-With `[web]` in the configuration, the daemon serves a status page, what programs may read, and what an operator may
-do. `GET /openapi.json` describes the same for machines, in OpenAPI 3.1. How to read events and records: [Read events
-and records over HTTP](../how-to/pull-events.md). Whatever cannot be answered is a
+If the configuration has `[web]`, the daemon serves a status page, an API to read events and records, and actions for
+operators. `GET /openapi.json` describes the API in OpenAPI 3.1. [Read events and records over
+HTTP](../how-to/pull-events.md) shows how to use it. If dockbell cannot answer a request, it returns a
 [problem](errors.md#problems-of-the-web-api).
 
-Where `[web] token` is configured, requests bear it, `Authorization: Bearer TOKEN`; the status page shows it once, and
-has a session from then on, by a cookie and, for acts, the header `X-Dockbell-CSRF`. Without a configured token
-every client that can reach the address can read, and no client can change anything."""
+If `[web] token` is set, clients send it as `Authorization: Bearer TOKEN`. The status page sends it once to start a
+session, and then sends a cookie and, for actions, the header `X-Dockbell-CSRF`. Without a configured token, every
+client that can reach the address can read, and no client can change anything."""
 _ACCESS: Final = {
-    "[]": "everybody",
-    '["", "session", "token"]': "everybody; who has the token is told more",
-    '["session", "token"]': "who has the token, where there is one",
-    '["session word", "token"]': "who has the token",
+    "[]": "everyone",
+    '["", "session", "token"]': "everyone; more with the token",
+    '["session", "token"]': "with the token, if one is set",
+    '["session word", "token"]': "with the token",
 }
 _WIDTH: Final = 100
 
@@ -43,7 +43,7 @@ def write() -> str:
             request = f"{method.upper()} {path}"
             rows.append((code(request), _name_access(place["security"]), escape(place["summary"])))
             parts += [f"## {code(request)}", *_describe(place, document["components"])]
-    return page("The web API", _INTRODUCTION, table(("request", "who may", "what it is"), rows), *parts)
+    return page("The web API", _INTRODUCTION, table(("request", "access", "description"), rows), *parts)
 
 
 async def _ask() -> Any:
@@ -71,7 +71,7 @@ def _describe(place: dict[str, Any], components: dict[str, Any]) -> Iterator[str
         yield table(("parameter", "in", "type"), rows)
     if "requestBody" in place:
         schema = place["requestBody"]["content"]["application/json"]["schema"]
-        yield f"Takes:\n\n```text\n{_draw(schema, components)}\n```"
+        yield f"Request body:\n\n```text\n{_draw(schema, components)}\n```"
     for status, answer in place["responses"].items():
         if "$ref" in answer:
             continue

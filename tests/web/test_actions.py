@@ -57,8 +57,10 @@ async def test_a_sink_is_paused_and_resumed(acting: Served, filled: Filled, ear:
     answer = await act(acting, "/sinks/erp/pause", {"reason": "moving house"})
     assert answer.json() == {"outcome": "it is paused; its events wait"}
     assert (await read_parts(acting, "erp")).paused == "moving house"
-    assert (await act(acting, "/sinks/erp/pause")).json() == {"outcome": "it was paused already"}
-    assert (await act(acting, "/sinks/erp/resume")).json() == {"outcome": "it goes on, with all that it is owed"}
+    assert (await act(acting, "/sinks/erp/pause")).json() == {"outcome": "it was already paused"}
+    assert (await act(acting, "/sinks/erp/resume")).json() == {
+        "outcome": "it is resumed, and gets all events that it is owed"
+    }
     assert (await read_parts(acting, "erp")).paused == ""
     assert (await act(acting, "/sinks/erp/resume")).json() == {"outcome": "it was not paused"}
     assert told(ear) == [
@@ -94,10 +96,10 @@ async def test_an_event_is_sent_again_unless_the_sink_gets_it_anyway(acting: Ser
     await acting.store.sink("erp").enroll("beginning")
     body = {"feed": "main/shipments", "sequence": 1}
     answer = await act(acting, "/sinks/erp/replay", body)
-    assert answer.json() == {"outcome": "erp is owed it, and gets it without this"}
+    assert answer.json() == {"outcome": "erp is still owed it, and gets it anyway"}
     await acting.store.sink("erp").settle(Settlement({filled.feed: 2}))
     assert told(ear) == []
-    for outcome in ("it is sent again, marked as a replay", "it waits to be sent again already"):
+    for outcome in ("it is sent again, marked as a replay", "it is already waiting to be sent again"):
         assert (await act(acting, "/sinks/erp/replay", body)).json() == {"outcome": outcome}
         assert told(ear)[-1].startswith(f"web: sink erp: event main/shipments #1: {outcome}, asked by ")
     assert (await read_parts(acting, "erp")).replays == 1
@@ -113,10 +115,10 @@ async def test_what_waits_is_sent_at_once(acting: Served, filled: Filled, ear: E
     blocked = Blocked(filled.feed, "a", 1, 1, pages.later(hours=1))
     await acting.store.sink("erp").settle(Settlement(blocked={(filled.feed, "a"): blocked}))
     answer = await act(acting, "/sinks/erp/retry")
-    assert answer.json() == {"outcome": "1 records and 0 replays that waited are due now"}
+    assert answer.json() == {"outcome": "1 waiting records and 0 waiting replays are due now"}
     ((entry,),) = [(await acting.store.sink("erp").load_queue())[1]]
     assert entry.due <= NOON
-    assert told(ear)[0].startswith("web: sink erp: what waits is sent now: 1 records")
+    assert told(ear)[0].startswith("web: sink erp: send now: 1 waiting records")
 
 
 async def test_all_dead_letters_are_sent_again_but_those_that_cannot(acting: Served, filled: Filled) -> None:

@@ -47,7 +47,7 @@ async def test_a_sink_without_any_has_none_and_one_that_is_gone_still_has_its_ow
 async def test_a_cursor_is_taken_only_as_it_was_given(shared: Served, after: str) -> None:
     answer = await shared.client.get("/sinks/erp/dead", params={"after": after})
     assert answer.status_code == 400
-    assert answer.json()["detail"].startswith("after: must be a cursor as it was given")
+    assert answer.json()["detail"].startswith("after: must be a cursor as dockbell returned it")
 
 
 async def test_a_sink_that_never_was_is_not_there(shared: Served) -> None:

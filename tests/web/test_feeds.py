@@ -152,7 +152,7 @@ async def test_only_so_many_may_wait(shared: Served, monkeypatch: pytest.MonkeyP
             parameters = {"after": position(filled, 1), "wait": "30s"}
             answer = await filled.client.get(filled.events_url, params=parameters, headers={"accept": accept})
             assert answer.status_code == 503
-            assert "2 wait already" in answer.json()["detail"]
+            assert "2 are waiting" in answer.json()["detail"]
             assert answer.headers["retry-after"] == "5"
         assert sequences(await filled.ask(after=position(filled, 1))) == []
         await filled.put("b")
@@ -164,14 +164,14 @@ async def test_only_so_many_may_wait(shared: Served, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("parameters", "detail"),
     [
-        ({"after": "7"}, 'after: must be a position, "<epoch>.<sequence>" as it was given, got "7"'),
+        ({"after": "7"}, 'after: must be a position, "<epoch>.<sequence>" as dockbell returned it, got "7"'),
         ({"limit": "0"}, 'limit: must be a whole number from 1 to 1000, got "0"'),
         ({"limit": "1001"}, 'limit: must be a whole number from 1 to 1000, got "1001"'),
         ({"limit": "\u0667"}, 'limit: must be a whole number from 1 to 1000, got "\u0667"'),
         ({"wait": "30"}, 'wait: must be a duration such as "90s", "5m", "24h" or "7d", got "30"'),
-        ({"wait": "2m"}, 'wait: must be at most 1m, got "2m"; ask again after it'),
+        ({"wait": "2m"}, 'wait: must be at most 1m, got "2m"; then send another request'),
         ({"afer": "e.1"}, 'parameter "afer": is not known; did you mean "after"?'),
-        ({"after": ["e.1", "e.2"]}, "parameter after: is given twice; keep one"),
+        ({"after": ["e.1", "e.2"]}, "parameter after: appears twice; send it once"),
     ],
 )
 async def test_what_cannot_be_meant_is_said_so(shared: Served, parameters: Mapping[str, Any], detail: str) -> None:
@@ -215,7 +215,7 @@ async def judge_gone(filled: Filled, after: str, fact: str, oldest: int) -> None
 
 async def test_a_position_of_another_life_is_gone(shared: Served) -> None:
     filled = await shared.fill(*"abc")
-    await judge_gone(filled, "0123456789abcdef.2", "belongs to another life of the store", 0)
+    await judge_gone(filled, "0123456789abcdef.2", "belongs to another epoch of the store", 0)
 
 
 async def test_a_position_beyond_the_end_is_gone(shared: Served) -> None:

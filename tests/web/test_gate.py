@@ -312,7 +312,7 @@ PAUSE = "/sinks/erp/pause"
 async def test_whoever_has_the_token_acts(guarded: Served) -> None:
     assert (await guarded.client.post(PAUSE, json={})).status_code == 200
     assert (await guarded.client.post("/sinks/erp/resume")).json() == {
-        "outcome": "it goes on, with all that it is owed"
+        "outcome": "it is resumed, and gets all events that it is owed"
     }
 
 

@@ -66,6 +66,6 @@ async def test_a_full_room_takes_the_next_when_one_leaves(served: Served) -> Non
     long_polls = LongPolls(OutboxBell({}), most=1)
     for _ in range(2):
         async with long_polls.admit(_listen_for_ever):
-            with pytest.raises(Problem, match="1 wait already"):
+            with pytest.raises(Problem, match="1 are waiting"):
                 async with long_polls.admit(_listen_for_ever):
                     pass

@@ -45,7 +45,7 @@ async def test_records_are_found_by_any_text_in_their_values(served: Served) -> 
     assert await find(served, text="order") == []
     assert await find(served, text="b") == ["b"]
     answer = await served.client.get("/records/main/shipments", params={"text": "a", "find": "b"})
-    assert (answer.status_code, answer.json()["detail"]) == (400, "text: looks through the keys too; leave find out")
+    assert (answer.status_code, answer.json()["detail"]) == (400, "text: also searches keys; omit find")
 
 
 async def test_a_long_feed_is_searched_in_portions(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

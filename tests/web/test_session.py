@@ -90,7 +90,7 @@ async def test_where_there_is_no_token_everybody_reads_and_nobody_acts(shared: S
     assert await read_parts(shared) == {"signed_in": False, "can_act": False, "csrf": None, "needs_token": False}
     for answer in (await sign_in(shared), await shared.client.post("/sinks/erp/pause", json={})):
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:dockbell:problem:token")
-        assert 'add token = { env = "DOCKBELL_WEB_TOKEN" } to [web]' in answer.json()["detail"]
+        assert 'set token = { env = "DOCKBELL_WEB_TOKEN" } in [web]' in answer.json()["detail"]
 
 
 async def test_another_token_ends_all_sessions(guarded: Served, tmp_path: Path) -> None:

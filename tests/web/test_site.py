@@ -76,7 +76,7 @@ async def test_where_there_is_nothing_it_says_what_there_is(shared: Served, plac
     answer = await shared.client.get(shared.client.base_url.copy_with(path=place))
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["detail"].startswith(f"{place}: there is nothing; there are /feeds/")
+    assert answer.json()["detail"].startswith(f"{place}: does not exist; try /feeds/")
 
 
 async def test_an_error_that_nobody_foresaw_is_a_problem_too(
@@ -88,7 +88,7 @@ async def test_an_error_that_nobody_foresaw_is_a_problem_too(
     monkeypatch.setattr(SqliteReadStore, "load_feeds", fail)
     answer = await shared.client.get("/feeds")
     assert answer.status_code == 500
-    assert answer.json()["detail"] == "dockbell met an error of its own, RuntimeError; its log has more"
+    assert answer.json()["detail"] == "dockbell: internal error, got RuntimeError; its log has more"
     assert "the disk is gone" in caplog.text
 
 

@@ -107,7 +107,7 @@ async def test_guesses_are_slowed_down_and_told_once(tmp_path: Path) -> None:
         late = await ask(site, TOKEN)
         assert late.status_code == 429  # else they could go on to guess
     assert [str(fact) for fact in ear.facts if isinstance(fact, TokensGuessed)] == [
-        "web: too many wrong tokens, the last from 127.0.0.1; for a while none is looked at"
+        "web: too many wrong tokens, the last from 127.0.0.1; dockbell checks none for a while"
     ]
 
 
@@ -158,7 +158,7 @@ async def test_guesses_through_a_trusted_proxy_are_told_with_both_addresses(tmp_
             site.client.headers["x-forwarded-for"] = f"192.0.2.{number}, 203.0.113.9"
             await ask(site, f"guess-{number}")
     assert [str(fact) for fact in ear.facts if isinstance(fact, TokensGuessed)] == [
-        "web: too many wrong tokens, the last from 203.0.113.9 through 127.0.0.1; for a while none is looked at"
+        "web: too many wrong tokens, the last from 203.0.113.9 through 127.0.0.1; dockbell checks none for a while"
     ]
 
 

@@ -1,8 +1,8 @@
 """What a subscriber may run into, typed by who must act.
 
-The sender, or an impostor: :class:`NotGenuine`, :class:`NotAnEvent`. The author of the subscriber:
-:class:`GapsUnknowable`. The subscriber, by reading the stored records again: :class:`PositionLost`. The operator:
-:class:`PullRefused`. No action, it passes by itself: :class:`PullUnavailable`.
+The sender, or an attacker: :class:`NotGenuine`, :class:`NotAnEvent`. The author of the subscriber:
+:class:`GapsUnknowable`. The subscriber, by reading the state again: :class:`PositionLost`. The operator:
+:class:`PullRefused`. No one (temporary): :class:`PullUnavailable`.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from dockbell.errors import DockbellError
 
 
 class SubscriberError(DockbellError):
-    """Every error that this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose."""
 
 
 class NotGenuine(SubscriberError):
-    """A webhook was not signed with the secret, or is too old; answer 401 and forget it."""
+    """A webhook has no valid signature, or its timestamp is too old or too new; respond with 401 and drop it."""
 
 
 class NotAnEvent(SubscriberError):
-    """What came is no event of dockbell; answer 400, since another attempt would bring the same."""
+    """The message is not a dockbell event; respond with 400, because a retry would send the same message."""
 
 
 class GapsUnknowable(SubscriberError):
-    """What a sink's filters hold back looks the same as what was lost: gaps cannot be looked for."""
+    """The sink has filters, so gaps cannot be detected: a filtered event looks like a lost one."""
 
 
 class PositionLost(SubscriberError):
-    """The pull feed cannot go on from a position: it is pruned, or of another life of the store.
+    """The pull feed cannot resume from a position: it was pruned, is past the end, or has another epoch.
 
     Attributes:
-        oldest: The oldest position that it can go on from; None where it does not say.
+        oldest: The oldest position that it can resume from; None if the response does not say.
     """
 
     def __init__(self, text: str, oldest: str | None = None) -> None:
@@ -39,8 +39,8 @@ class PositionLost(SubscriberError):
 
 
 class PullRefused(SubscriberError):
-    """Dockbell does not accept the token, or knows no such feed; the operator must act."""
+    """dockbell rejects the request, such as its token or the name of the feed; the operator must act."""
 
 
 class PullUnavailable(SubscriberError):
-    """No usable answer for now: refused, timed out, 5xx, or not what was asked for; ask again later."""
+    """No usable response for now: connection refused, timeout, 5xx, or unexpected content; retry later."""

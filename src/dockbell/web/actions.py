@@ -99,21 +99,21 @@ class Actions:
             raise params.bad_request(f"reason: must be one line of text, got {show(reason)}")
         if await self.command_store.pause(sink, reason, self.now()):
             return self._tell(request, f"sink {sink}", f"paused: {reason}", "it is paused; its events wait")
-        return json_response(Outcome("it was paused already"))
+        return json_response(Outcome("it was already paused"))
 
     async def resume(self, request: Request) -> Response:
         sink = params.read_sink(request, self.config().sinks)
         await params.read_body(request, Nothing)
         if await self.command_store.resume(sink, self.now()):
-            return self._tell(request, f"sink {sink}", "resumed", "it goes on, with all that it is owed")
+            return self._tell(request, f"sink {sink}", "resumed", "it is resumed, and gets all events that it is owed")
         return json_response(Outcome("it was not paused"))
 
     async def send_now(self, request: Request) -> Response:
         sink = params.read_sink(request, self.config().sinks)
         await params.read_body(request, Nothing)
         hurried = await self.command_store.hurry(sink, self.now())
-        words = f"{hurried.keys} records and {hurried.replays} replays that waited are due now"
-        return self._tell(request, f"sink {sink}", f"what waits is sent now: {words}", words)
+        words = f"{hurried.keys} waiting records and {hurried.replays} waiting replays are due now"
+        return self._tell(request, f"sink {sink}", f"send now: {words}", words)
 
     async def send_again(self, request: Request) -> Response:
         sink = params.read_sink(request, self.config().sinks)
@@ -124,7 +124,7 @@ class Actions:
         selection = Selection((feed,), first=named.sequence, last=named.sequence)
         replaying = Replaying(self.command_store, sink, settings, reaches, selection)
         if replaying.unwanted:
-            return json_response(Outcome(f"{sink} takes nothing of {feed}"))
+            return json_response(Outcome(f"{sink} takes no events of {feed}"))
         replayed = await replaying.run(self.now(), lambda *_: None, dry=False)
         event = f"event {feed} #{named.sequence}"
         if replayed.problems:
@@ -133,8 +133,8 @@ class Actions:
         if count.filtered:
             return json_response(Outcome(f"the filters of {sink} hold it back"))
         if count.owed:
-            return json_response(Outcome(f"{sink} is owed it, and gets it without this"))
-        words = "it is sent again, marked as a replay" if count.chosen else "it waits to be sent again already"
+            return json_response(Outcome(f"{sink} is still owed it, and gets it anyway"))
+        words = "it is sent again, marked as a replay" if count.chosen else "it is already waiting to be sent again"
         return self._tell(request, f"sink {sink}", f"{event}: {words}", words)
 
     async def retry(self, request: Request) -> Response:
@@ -181,7 +181,7 @@ class Actions:
         number = params.read_number("number", request.path_params["number"], 0, params.PLACE_MOST)
         command = await self.command_store.find_command(number)
         if command is None:
-            raise Problem(HTTPStatus.NOT_FOUND, "unknown-wish", f"wish {number}: was never left")
+            raise Problem(HTTPStatus.NOT_FOUND, "unknown-wish", f"wish {number}: does not exist, or is no longer kept")
         feed = None if command.feed is None else str(command.feed)
         outcome = None if command.outcome is None else str(command.outcome)
         return json_response(Wish(command.kind.value, feed, outcome))

@@ -38,7 +38,7 @@ class Assets:
     async def answer(self, request: Request) -> Response:
         name = request.path_params["file"]
         if name not in self._files:
-            raise Problem(HTTPStatus.NOT_FOUND, "unknown-file", f"file {show(name)}: is no part of the page")
+            raise Problem(HTTPStatus.NOT_FOUND, "unknown-file", f"file {show(name)}: is not part of the status page")
         return self._give(request, name)
 
     def answer_page(self, request: Request) -> Response:

@@ -306,7 +306,7 @@ def _answer_probes(app: ASGIApp, limit: int) -> ASGIApp:
         if scope["path"] in PROBES:
             await app(scope, receive, _with_close(send))
             return
-        detail = f"connections: there are {limit} already, or half of these of your address; ask again later"
+        detail = f"connections: all {limit}, or the half that your network may have, are in use; retry later"
         headers = {"Retry-After": "5", "Connection": "close"}
         problem = Problem(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-connections", detail, headers=headers)
         await problem.response()(scope, receive, with_headers(send))

@@ -48,7 +48,7 @@ class Letters(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
             Problem: 400, nothing is chosen, or all and some.
         """
         if self.all == bool(self.letters):
-            raise params.bad_request('letters: choose some, or all of them by "all": true alone')
+            raise params.bad_request('letters: must be a list of dead letters, or "all" true; send one of the two')
         if self.all:
             yield Selection()
         for letter in self.letters:
@@ -112,5 +112,5 @@ def _parse(text: str, sink: str) -> Undelivered:
             raw, type=tuple[str, str, Annotated[int, msgspec.Meta(ge=0, le=params.PLACE_MOST)], str]
         )
     except (ValueError, msgspec.MsgspecError):
-        raise ValueError(f"must be a cursor as it was given, got {show(text)}") from None
+        raise ValueError(f"must be a cursor as dockbell returned it, got {show(text)}") from None
     return Undelivered(sink, DeadLetter(Feed(source, resource), key, sequence, 0, _NEVER, ""), "", holds=False)

@@ -145,7 +145,7 @@ class Events:
         sequence = params.read_number("sequence", request.path_params["sequence"], 0, params.PLACE_MOST)
         told = await find_event_trace(self.read_store, feed, sequence, sinks=self.config().sinks)
         if told is None:
-            detail = f"event {feed} #{sequence}: is not kept, or was never recorded; /events lists those that are"
+            detail = f"event {feed} #{sequence}: is not kept, or was never recorded; /events lists the kept ones"
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-event", detail)
         differences = find_differences(told.event)
         written = _AS_WRITTEN.decode(told.event.body)["data"]

@@ -94,13 +94,13 @@ class Gate:
         path = scope["raw_path"].decode("ascii")
         # h11 refuses a large head that arrives in pieces, but not one that arrives at once.
         if _measure_head(scope) > HEAD_BYTES_MOST:
-            detail = f"head: has more than {HEAD_BYTES_MOST} bytes; ask with fewer headers"
+            detail = f"head: is larger than {HEAD_BYTES_MOST} bytes; send fewer headers"
             closing = {"Connection": "close"}
             raise Problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head", detail, headers=closing)
         if match := _ABSOLUTE.fullmatch(scope["raw_path"]):
             host, path = match[1].decode("ascii"), (match[2] or b"/").decode("ascii")
         if not self._is_own(host, scope["server"]):
-            detail = f"host {show(host)}: is no name of this dockbell; ask by its address, or add it to [web] hosts"
+            detail = f"host {show(host)}: is not a name of this dockbell; use its address, or add it to [web] hosts"
             raise Problem(HTTPStatus.MISDIRECTED_REQUEST, "unknown-host", detail)
         if not path.startswith("/"):
             raise Problem(HTTPStatus.BAD_REQUEST, "bad-request", f"target {show(path)}: must begin with a slash")
@@ -164,7 +164,7 @@ class Gate:
         is_ours = origin is None or (_write_origin(origin) or "none") in own
         if not is_ours or headers.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             whose = "of another site" if origin is None else show(origin)
-            detail = f"origin {whose}: may not act here; if it is where a proxy shows dockbell, set url in [web]"
+            detail = f"origin {whose}: is not allowed to act; if a proxy serves dockbell there, set url in [web]"
             raise Problem(HTTPStatus.FORBIDDEN, "origin", detail)
 
     def _check_csrf(self, principal: Principal, headers: Mapping[bytes, str]) -> None:
@@ -174,20 +174,20 @@ class Gate:
         if principal.csrf is not None and not hmac.compare_digest(
             principal.csrf.encode(), headers.get(CSRF.encode(), "").encode("latin-1")
         ):
-            detail = "X-Dockbell-CSRF: missing or wrong; send what /session answered"
+            detail = "X-Dockbell-CSRF: missing or wrong; send the value that /session returned"
             raise Problem(HTTPStatus.FORBIDDEN, "csrf", detail)
 
 
 def _check_method(method: str, by_method: Mapping[str, Route]) -> None:
     allowed: Collection[str] = by_method or _READING
     if method not in allowed:
-        detail = f"{method}: is not possible here; use {' or '.join(each for each in allowed if each != 'HEAD')}"
+        detail = f"{method}: is not allowed here; use {' or '.join(each for each in allowed if each != 'HEAD')}"
         raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, "method", detail, headers={"Allow": ", ".join(allowed)})
 
 
 def _refuse_body(headers: Mapping[bytes, str]) -> None:
     if b"transfer-encoding" in headers or headers.get(b"content-length", "0") != "0":
-        detail = "body: is not taken; leave it out"
+        detail = "body: is not allowed here; omit it"
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", detail, headers={"Connection": "close"})
 
 

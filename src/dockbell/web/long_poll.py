@@ -44,7 +44,7 @@ class LongPolls:
             Problem: 503, too many requests wait already.
         """
         if self.readers >= self._most:
-            detail = f"readers: {self.readers} wait already, that is the most; ask again later, or without waiting"
+            detail = f"readers: {self.readers} are waiting, which is the maximum; retry later, or without waiting"
             headers = {"Retry-After": "5"}
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-readers", detail, headers=headers)
         self.readers += 1

@@ -87,7 +87,10 @@ GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "feed_held_deletions": ("Absent records held because they are too many to believe; an operator decides.", _FEED),
     "feed_held_readings": ("Readings held because they are older than the stored records.", _FEED),
-    "feed_held_drift": ("1 while fields that came or went in many records wait for an operator.", _FEED),
+    "feed_held_drift": (
+        "1 while fields that were added, removed or reformatted in many records wait for an operator.",
+        _FEED,
+    ),
     "feed_quarantined_records": ("Records that dockbell cannot read or tell apart.", _FEED),
     "feed_paused": ("1 while the source of a feed is paused, and the feed is not read.", _FEED),
     "feed_stopped": ("1 while a feed is stopped by a problem that an operator must fix.", _FEED),

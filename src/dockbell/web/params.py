@@ -49,7 +49,7 @@ class Position:
     def parse(cls, text: str) -> Self:
         match = _FORM.fullmatch(text)
         if match is None:
-            raise ValueError(f'must be a position, "<epoch>.<sequence>" as it was given, got {show(text)}')
+            raise ValueError(f'must be a position, "<epoch>.<sequence>" as dockbell returned it, got {show(text)}')
         return cls(match[1], int(match[2]))
 
 
@@ -67,7 +67,7 @@ class Cursor:
     def parse(cls, text: str) -> Self:
         match = _CURSOR.fullmatch(text)
         if match is None:
-            raise ValueError(f"must be a cursor as it was given, got {show(text)}")
+            raise ValueError(f"must be a cursor as dockbell returned it, got {show(text)}")
         return cls(Position.parse(match[1]), int(match[2]))
 
 
@@ -75,7 +75,7 @@ _T = TypeVar("_T")
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
-    """An object without members."""
+    """An empty object."""
 
 
 def read_principal(request: Request) -> Principal:
@@ -126,10 +126,10 @@ def check_query(request: Request, known: Collection[str]) -> None:
     names = [name for name, _ in request.query_params.multi_items()]
     for index, name in enumerate(names):
         if name not in known:
-            hint = suggest(name, known) if known else "there are none here"
+            hint = suggest(name, known) if known else "this path has none"
             raise bad_request(f"parameter {show(name)}: is not known; {hint}")
         if name in names[:index]:
-            raise bad_request(f"parameter {name}: is given twice; keep one")
+            raise bad_request(f"parameter {name}: appears twice; send it once")
 
 
 def read(name: str, text: str, parse: Callable[[str], _T]) -> _T:
@@ -154,7 +154,7 @@ async def read_body(request: Request, type_: type[_T]) -> _T:
                 if len(raw) > BODY_BYTES_MOST:
                     raise too_large()
     except TimeoutError:
-        detail = f"body: did not come within {_BODY_SECONDS} s; send it again"
+        detail = f"body: did not arrive within {_BODY_SECONDS} s; send it again"
         raise Problem(HTTPStatus.REQUEST_TIMEOUT, "body", detail, headers={"Connection": "close"}) from None
     except ClientDisconnect:
         raise bad_request("body: ends too early") from None
@@ -170,7 +170,7 @@ async def read_body(request: Request, type_: type[_T]) -> _T:
 
 
 def too_large() -> Problem:
-    detail = f"body: has more than {BODY_BYTES_MOST} bytes; ask for less at once"
+    detail = f"body: is larger than {BODY_BYTES_MOST} bytes; send less at once"
     return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body", detail, headers={"Connection": "close"})
 
 
@@ -197,7 +197,7 @@ def check_position(feed: Feed, epoch: str, extent: Extent, position: Position) -
         Problem: 410, with the oldest position that there is, and where the stored records are.
     """
     if position.epoch != epoch:
-        fact = "belongs to another life of the store"
+        fact = "belongs to another epoch of the store"
     elif position.sequence > extent.last:
         fact = f"is beyond the last event, {extent.last}"
     elif position.sequence < extent.pruned:
@@ -206,7 +206,7 @@ def check_position(feed: Feed, epoch: str, extent: Extent, position: Position) -
         return
     oldest = Position(epoch, extent.pruned)
     members = {"oldest": str(oldest), "feed": f"../../feeds/{feed}?after={oldest}", "state": f"../../state/{feed}"}
-    detail = f"position {position}: {fact}; read the state, which tells a position to go on from"
+    detail = f"position {position}: {fact}; read the state, which has a position to resume from"
     links = f'<{members["state"]}>; rel="index", <{members["feed"]}>; rel="first"'
     raise Problem(HTTPStatus.GONE, "position-gone", detail, members=members, headers={"Link": links})
 
@@ -218,5 +218,5 @@ def bad_request(detail: str) -> Problem:
 def _parse_wait(text: str) -> timedelta:
     wait = parse_duration(text)
     if wait > WAIT_MOST:
-        raise ValueError(f"must be at most {format_duration(WAIT_MOST)}, got {show(text)}; ask again after it")
+        raise ValueError(f"must be at most {format_duration(WAIT_MOST)}, got {show(text)}; then send another request")
     return wait

@@ -64,7 +64,7 @@ class Records:
         state = await self._find_feed(request)
         if given.get("text"):
             if "find" in given:
-                raise params.bad_request("text: looks through the keys too; leave find out")
+                raise params.bad_request("text: also searches keys; omit find")
             search = TextSearch(given["text"])
             found, following = await self.read_store.search_records(state.id, search, after, limit)
         else:
@@ -77,7 +77,7 @@ class Records:
         given = unquote(request.path_params["key"])
         record = await self._find_record(state, given)
         if record is None:
-            detail = f"record {show(given)}: nothing is stored of it in {state.feed}; /records/{state.feed} lists all"
+            detail = f"record {show(given)}: is not stored in {state.feed}; /records/{state.feed} lists all records"
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-record", detail)
         events, _ = await self.read_store.read_earlier(None, _HISTORY, feeds=[state.feed], keys=[record.key])
         text = None if record.body is None else msgspec.json.format(record.body).decode()

@@ -22,7 +22,7 @@ def json_response(body: Model, status: int = 200, headers: Mapping[str, str] | N
 
 
 class ProblemModel(msgspec.Struct):
-    """The members that every problem has; some have more."""
+    """The members of every problem; some kinds have more."""
 
     type: Annotated[str, msgspec.Meta(pattern="^urn:dockbell:problem:[a-z-]+$")]
     title: str
@@ -69,13 +69,13 @@ async def answer_error(request: Request, error: Exception) -> Response:
         case Problem():
             problem = error
         case HTTPException():  # no route has the path
-            places = "/feeds/{source}/{resource}, /state/{source}/{resource}, and /openapi.json describes all others"
-            detail = f"{request.url.path}: there is nothing; there are {places}"
+            places = "/feeds/{source}/{resource} and /state/{source}/{resource}; /openapi.json describes all paths"
+            detail = f"{request.url.path}: does not exist; try {places}"
             problem = Problem(HTTPStatus(error.status_code), "unknown-place", detail)
         case StoreError():
             problem = Problem(HTTPStatus.SERVICE_UNAVAILABLE, "store", str(error), headers={"Retry-After": "5"})
         case _:
-            detail = f"dockbell met an error of its own, {type(error).__name__}; its log has more"
+            detail = f"dockbell: internal error, got {type(error).__name__}; its log has more"
             problem = Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "fault", detail)
     return problem.response()
 

@@ -69,8 +69,8 @@ _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _COMPONENT: Final = "#/components/schemas/{name}"
 _ANY_PROBLEM: Final[JSON] = {"$ref": "#/components/responses/Problem"}
 _DESCRIPTION: Final = (
-    "What a dockbell serves: its status page and what that lives on, the pull feeds, the stored records, and what an"
-    " operator may do. `Host` must be one of its names. Whatever cannot be answered is a problem (RFC 9457)."
+    "The web API of a dockbell daemon: its status page, the pull feeds, the stored records, and the actions of an"
+    " operator. `Host` must be one of its names. If it cannot answer a request, it returns a problem (RFC 9457)."
 )
 PLACE: Final[JSON] = {"type": "integer", "minimum": 0, "maximum": params.PLACE_MOST}
 _PART: Final[JSON] = {"type": "string", "minLength": 1}
@@ -89,7 +89,7 @@ class Routes:
 
     def __init__(self, routes: Iterable[Route], cookie: str) -> None:
         responses = {200: ResponseDoc("An OpenAPI document.", dict)}
-        self.all = (*routes, Route("/openapi.json", self._answer_document, "This description.", responses))
+        self.all = (*routes, Route("/openapi.json", self._answer_document, "Get this OpenAPI document.", responses))
         self._document = msgspec.json.encode(_describe(self.all, cookie))
         found: dict[str, dict[str, Route]] = {}
         for route in self.all:
@@ -133,11 +133,11 @@ def _describe(routes: Collection[Route], cookie: str) -> dict[str, JSON]:
         "paths": paths,
         "components": {
             "schemas": components,
-            "responses": {"Problem": _describe_response(problem_doc("Why not."), schemas)},
+            "responses": {"Problem": _describe_response(problem_doc("Why the request failed."), schemas)},
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "The token of `[web]`."},
                 "session": {"type": "apiKey", "in": "cookie", "name": cookie},
-                "word": {"type": "apiKey", "in": "header", "name": CSRF, "description": "As /session answered it."},
+                "word": {"type": "apiKey", "in": "header", "name": CSRF, "description": "`csrf` of the session."},
             },
         },
     }

@@ -51,42 +51,52 @@ def list_routes(
     state: State,
     status: StatusEndpoints,
 ) -> Sequence[Route]:
-    readiness = ResponseDoc("The reasons why it does not; for a client without the token, their number.", Readiness)
+    ready = ResponseDoc("The daemon is ready; `reasons` is empty, or 0 without the token.", Readiness)
+    not_ready = ResponseDoc(
+        "The daemon is not ready; `reasons` says why, or is only their number without the token.", Readiness
+    )
     return (
         # What the status page consists of, and lives on.
         Route(
             "/page/{file}",
             assets.answer,
-            "A script, a style or a picture of the status page.",
-            {200: ResponseDoc("The file.", media_type="*/*"), 304: ResponseDoc("It is known already.", media_type="")},
+            "Get a script, style sheet or image of the status page.",
+            {
+                200: ResponseDoc("The file.", media_type="*/*"),
+                304: ResponseDoc("The file has not changed.", media_type=""),
+            },
             access=Access.OPEN,
         ),
         Route(
             "/live",
             live.answer,
-            "What the status page shows: server-sent events, first everything, then what changes.",
-            {200: ResponseDoc("A stream without end.", media_type="text/event-stream")},
+            "Stream the content of the status page as server-sent events: first all of it, then each change.",
+            {
+                200: ResponseDoc(
+                    "The stream; dockbell ends it after 15 minutes at the latest.", media_type="text/event-stream"
+                )
+            },
         ),
         Route(
             "/session",
             session.answer,
-            "Whether the caller has shown the token, and may act.",
-            {200: ResponseDoc("What is known of the caller.", SessionModel)},
+            "Check whether the client has sent the token, and may act.",
+            {200: ResponseDoc("What the client may do.", SessionModel)},
             access=Access.EITHER,
         ),
         Route(
             "/session",
             session.begin,
-            "Begin a session of a browser, which the token is shown to get.",
+            "Start a browser session by sending the token.",
             {
                 200: ResponseDoc(
-                    "It has begun: a cookie, named `dockbell_session_` and eight digits of this dockbell, and the word"
-                    " that acts must bear.",
+                    "The session has started: `Set-Cookie` sets its cookie, `dockbell_session_` and eight hexadecimal"
+                    " digits; actions must send `csrf` in `X-Dockbell-CSRF`.",
                     BegunSession,
                 ),
                 401: problem_doc("The token is wrong."),
-                403: problem_doc("No token is configured, or a page of another origin asks."),
-                429: problem_doc("Too many wrong tokens were sent; `Retry-After` says when to send another."),
+                403: problem_doc("No token is configured, or a page of another origin sent the request."),
+                429: problem_doc("Too many wrong tokens were sent; `Retry-After` says when to retry."),
             },
             method="POST",
             access=Access.OPEN,
@@ -95,10 +105,10 @@ def list_routes(
         Route(
             "/session",
             session.end,
-            "End the session of this browser.",
+            "End the browser session.",
             {
-                204: ResponseDoc("It has ended: the browser forgets its cookie.", media_type=""),
-                401: problem_doc("There is none."),
+                204: ResponseDoc("The session has ended; `Set-Cookie` deletes its cookie.", media_type=""),
+                401: problem_doc("The request has no valid session or token."),
             },
             method="DELETE",
         ),
@@ -106,44 +116,44 @@ def list_routes(
         Route(
             "/healthz",
             health.answer_alive,
-            "Whether the daemon is alive; asks neither the store nor a receiver, which might hang.",
-            {200: ResponseDoc("It is.", Alive)},
+            "Check that the daemon is alive. This does not use the store or a receiver, which might hang.",
+            {200: ResponseDoc("The daemon is alive.", Alive)},
             access=Access.OPEN,
         ),
         Route(
             "/readyz",
             health.answer_ready,
-            "Whether the daemon does its work: the store can be written, no feed is blind, every receiver is reached.",
-            {200: readiness, 503: readiness},
+            "Check that the daemon does its work: it can write the store, read every feed and reach every receiver.",
+            {200: ready, 503: not_ready},
             access=Access.EITHER,
         ),
         Route(
             "/metrics",
             scrape.answer,
-            "Numbers for Prometheus; as OpenMetrics where that is accepted.",
-            {200: ResponseDoc("Every number.", media_type="text/plain")},
+            "Get metrics for Prometheus, as OpenMetrics if the client accepts it.",
+            {200: ResponseDoc("The metrics.", media_type="text/plain")},
         ),
         # What programs read.
         Route(
             "/",
             index.answer_or_page,
-            "The status page for clients that accept `text/html`, which needs no token; else which feeds there are.",
-            {200: ResponseDoc("Which feeds there are, and how far each reaches.", IndexModel)},
+            "Get the status page, without a token, if the client accepts `text/html`; otherwise list the feeds.",
+            {200: ResponseDoc("The feeds, each with its oldest and last position.", IndexModel)},
             access=Access.PAGE,
         ),
         Route(
             "/feeds",
             index.answer,
-            "Which feeds there are, and how far each reaches.",
+            "List the feeds, each with its oldest and last position.",
             {200: ResponseDoc("The feeds.", IndexModel)},
         ),
         Route(
             "/feeds/{source}/{resource}",
             feeds.answer,
-            "Events of a feed after a position; as server-sent events where these are accepted.",
+            "Read events of a feed after a position; as server-sent events if the client accepts them.",
             {
                 200: ResponseDoc(
-                    "Events, in order, none left out.", list[CloudEvent], "application/cloudevents-batch+json"
+                    "Events in order, without gaps.", list[CloudEvent], "application/cloudevents-batch+json"
                 )
             },
             query={"after": _POSITION, "limit": _LIMIT, "wait": _DURATION},
@@ -151,40 +161,40 @@ def list_routes(
         Route(
             "/state/{source}/{resource}",
             state.answer_page,
-            "Stored records of a feed, page by page.",
-            {200: ResponseDoc("Some records, and where the next ones are.", StatePage)},
+            "List the stored records of a feed, page by page.",
+            {200: ResponseDoc("A page of records; `next` leads to the next page.", StatePage)},
             query={"cursor": _CURSOR, "limit": _LIMIT},
         ),
         Route(
             "/state/{source}/{resource}/{key}",
             state.answer_one,
-            "One stored record.",
+            "Get one stored record.",
             {200: ResponseDoc("The record.", StateRecord)},
         ),
         # How everything stands.
         Route(
             "/status",
             status.answer_status,
-            "How feeds and sinks stand, and the reasons to look closer: `dockbell status --json`.",
-            {200: ResponseDoc("How they stand.", StatusModel)},
+            "Get the status of feeds and sinks, and what needs attention: `dockbell status --json`.",
+            {200: ResponseDoc("The status.", StatusModel)},
         ),
         Route(
             "/delays/{source}/{resource}",
             delays.answer,
-            "How long changes of a feed took to the sinks in the last week, by two hours; null where there were none.",
-            {200: ResponseDoc("The delays, the oldest first.", DelayWeek)},
+            "Get how long a feed's changes took to reach the sinks in the last week, in steps of two hours.",
+            {200: ResponseDoc("The delays, oldest first; null for a step without changes.", DelayWeek)},
         ),
         Route(
             "/why/{source}/{resource}/{key}",
             status.answer_why,
-            "Why a record has the events that it has, or none: `dockbell why --json`.",
-            {200: ResponseDoc("All that is known of it.", WhyModel)},
+            "Explain why a record has its events, or none: `dockbell why --json`.",
+            {200: ResponseDoc("What dockbell knows about the record.", WhyModel)},
         ),
         Route(
             "/events",
             events.answer_list,
-            "Recorded events, newest first. There may be more where an answer has few, or none: `next` tells.",
-            {200: ResponseDoc("Some of them, and from where to go on.", EventList)},
+            "List recorded events, newest first. A page may be short or empty; there are more unless `next` is null.",
+            {200: ResponseDoc("A page of events; `next` is `before` of the next page.", EventList)},
             query={
                 "before": PLACE,
                 "limit": _LIST_LIMIT,
@@ -194,54 +204,54 @@ def list_routes(
         Route(
             "/events/{source}/{resource}/{sequence}",
             events.answer_one,
-            "One event, what it changed, and where it is.",
+            "Get one event, its changes and its deliveries.",
             {200: ResponseDoc("The event.", EventDetail)},
         ),
         Route(
             "/records/{source}/{resource}",
             records.answer_list,
-            "Records whose keys have a part (`find`), or that have a text in their keys or values (`text`)."
-            " There may be more where an answer has few, or none: `next` tells.",
-            {200: ResponseDoc("Some of them, and after which to go on.", RecordList)},
+            "Find records by a part of their key (`find`), or by a text in their key or values (`text`)."
+            " A page may be short or empty; there are more unless `next` is null.",
+            {200: ResponseDoc("A page of records; `next` is `after` of the next page.", RecordList)},
             query={"find": _TEXT, "text": _TEXT, "after": PLACE, "limit": _LIST_LIMIT},
         ),
         Route(
             "/records/{source}/{resource}/{key}",
             records.answer_one,
-            "One stored record, also one that is gone, and its last events.",
-            {200: ResponseDoc("It; `text` is null once its content is erased.", RecordDetail)},
+            "Get one stored record, even a deleted one, and its last events.",
+            {200: ResponseDoc("The record; `text` is null once its content is erased.", RecordDetail)},
         ),
         Route(
             "/sinks/{sink}/dead",
             dead_letters.answer,
-            "Dead letters of a sink, page by page.",
-            {200: ResponseDoc("Some of them, and how many there are.", LetterList)},
+            "List the dead letters of a sink, page by page.",
+            {200: ResponseDoc("A page of dead letters, and the number of all.", LetterList)},
             query={"limit": _LIST_LIMIT, "after": _TEXT},
         ),
         Route(
             "/wishes/{number}",
             actions.answer_command,
-            "What came of something that was left for the daemon to do.",
-            {200: ResponseDoc("It; `outcome` is null until it is done.", Wish)},
+            "Get the outcome of a command that the daemon runs.",
+            {200: ResponseDoc("The command; `outcome` is null until it is done.", Wish)},
         ),
         # What a client with the token may do.
-        _act("/sinks/{sink}/pause", actions.pause, "Have a sink take nothing until it is resumed.", Pause),
-        _act("/sinks/{sink}/resume", actions.resume, "Have a sink take events again.", Nothing),
-        _act("/sinks/{sink}/retry", actions.send_now, "Have what waits for its next attempt sent at once.", Nothing),
-        _act("/sinks/{sink}/replay", actions.send_again, "Have an event sent again, marked as a replay.", NamedEvent),
-        _act("/sinks/{sink}/dead/retry", actions.retry, "Have dead letters offered to their sink again.", Letters),
+        _act("/sinks/{sink}/pause", actions.pause, "Pause a sink: it gets no events until it is resumed.", Pause),
+        _act("/sinks/{sink}/resume", actions.resume, "Resume a paused sink.", Nothing),
+        _act("/sinks/{sink}/retry", actions.send_now, "Send events that wait for another attempt now.", Nothing),
+        _act("/sinks/{sink}/replay", actions.send_again, "Send an event again, marked as a replay.", NamedEvent),
+        _act("/sinks/{sink}/dead/retry", actions.retry, "Send dead letters to their sink again.", Letters),
         _act("/sinks/{sink}/dead/discard", actions.discard, "Delete dead letters.", Letters),
-        _act("/feeds/{source}/{resource}/reconcile", actions.reconcile, "Have a feed read whole now.", Nothing),
+        _act("/feeds/{source}/{resource}/reconcile", actions.reconcile, "Read a whole feed now.", Nothing),
         _act(
             "/feeds/{source}/{resource}/deletions",
             actions.decide_deletions,
-            "Have held deletions published, or the records kept.",
+            "Publish held deletions (`approve`), or keep the records (`reject`).",
             Deletions,
         ),
         _act(
             "/feeds/{source}/{resource}/drift",
             actions.decide_drift,
-            "Have held drift stored without events, or published.",
+            "Store held drift without events (`absorb`), or publish it (`publish`).",
             Drift,
         ),
     )
@@ -249,7 +259,7 @@ def list_routes(
 
 def _act(path: str, endpoint: Endpoint, words: str, body: type[msgspec.Struct]) -> Route:
     responses = {
-        200: ResponseDoc("What came of it.", Outcome),
-        202: ResponseDoc("The daemon does it soon; /wishes/{number} tells what came of it.", LeftWish),
+        200: ResponseDoc("The outcome.", Outcome),
+        202: ResponseDoc("The daemon runs the command soon; `GET /wishes/{number}` returns its outcome.", LeftWish),
     }
     return Route(path, endpoint, words, responses, method="POST", access=Access.ACT, body=body)

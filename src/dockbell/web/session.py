@@ -134,7 +134,7 @@ class Session:
 
 def no_token() -> Problem:
     detail = (
-        'token: none is configured, so nothing can be changed here; add token = { env = "DOCKBELL_WEB_TOKEN" } to [web]'
+        'token: none is configured, so nothing can be changed here; set token = { env = "DOCKBELL_WEB_TOKEN" } in [web]'
     )
     return Problem(HTTPStatus.FORBIDDEN, "token", detail)
 

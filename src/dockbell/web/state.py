@@ -144,7 +144,7 @@ class State:
             if record is not None:
                 break
         else:
-            detail = f"record {show(unquote(part))}: nothing is known of it in {feed}; /state/{feed} has them all"
+            detail = f"record {show(unquote(part))}: is not known in {feed}; /state/{feed} lists the stored records"
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-record", detail)
         position = Position(self.read_store.epoch, sequence)
         if record.body is None:

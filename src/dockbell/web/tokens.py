@@ -119,7 +119,7 @@ class TokensGuessed(Fact, frozen=True):
 
     def __str__(self) -> str:
         last = Principal(self.peer, self.proxy)
-        return f"web: too many wrong tokens, the last from {last}; for a while none is looked at"
+        return f"web: too many wrong tokens, the last from {last}; dockbell checks none for a while"
 
 
 class Tokens:
@@ -152,7 +152,7 @@ class Tokens:
             if str(error) != self._problem:
                 self._problem = str(error)
                 self._telemetry.emit(TokenUnreadable(self._problem))
-            detail = "token: cannot be looked up, so no request is accepted; the log of dockbell has more"
+            detail = "token: dockbell cannot read it, and accepts no request; its log has more"
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "token", detail) from None
         self._problem = ""
         return token

@@ -110,7 +110,7 @@ async def test_a_purged_record_is_in_no_byte_and_its_state_is_cleared_while_the_
         assert house.find(*texts) == texts
         assert await house.ask(purge.replace(" --anyway", ""), code=1) == ""
         assert house.find(*texts) == texts
-        assert (await house.ask(purge)).startswith("main/shipments shp_1: erased, 2 kept events are empty")
+        assert (await house.ask(purge)).startswith("main/shipments shp_1: erased, 2 kept events emptied")
         assert house.find(*texts) == []
         await seen.until(lambda all_: any("shp_1/deleted" in each.topic for each in all_))
         (deleted,) = [json.loads(each.payload) for each in seen.received if "shp_1/deleted" in each.topic]

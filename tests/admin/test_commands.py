@@ -59,7 +59,7 @@ def test_feeds_are_named_in_full_or_by_a_resource_that_one_source_has(
         ("shipments", '"shipments" is read from several sources; name one of main/shipments, other/shipments'),
         ("stok", 'feed "stok" is not configured; did you mean "stock"?'),
         ("main/stok", 'feed "main/stok" is not configured; did you mean "main/stock"?'),
-        ("zebra", 'feed "zebra" is not configured; known are shipments, stock'),
+        ("zebra", 'feed "zebra" is not configured; available: shipments, stock'),
     ],
 )
 def test_a_name_of_no_feed_or_of_several_is_refused(name: str, told: str) -> None:

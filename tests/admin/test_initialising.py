@@ -67,7 +67,7 @@ async def test_what_could_not_be_told_is_said_in_a_comment() -> None:
     untold = {each.what for each in report.findings if each.state == "untold"}
     text = compose(Plan("acme", "http://a", {"env": "X"}, report=report))
     for what in untold & {"bound", "end of list"}:
-        assert f"# not found out: {what}; " in text
+        assert f"# unknown: {what}; " in text
 
 
 def test_a_reason_cannot_break_out_of_its_comment() -> None:
@@ -97,7 +97,7 @@ def test_a_configuration_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
         files.path.write_text("somebody else's")
         return load_file(path)
 
-    with pytest.raises(ConfigError, match="exists already, and is not overwritten"):
+    with pytest.raises(ConfigError, match="already exists; add --force"):
         files.write(compose(PLAN), load_slowly)
     assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"dockbell.toml": "somebody else's"}
 

@@ -132,7 +132,7 @@ def test_a_paused_source_has_no_plan() -> None:
     paused = {name: each.model_copy(update={"paused": True}) for name, each in config.sources.items()}
     setup = Setup.of(config.model_copy(update={"sources": paused}))
     assert make_plan(setup, {}, at=NOON, next_time=next_time) == ()
-    with pytest.raises(ValueError, match="no source is read: each is paused"):
+    with pytest.raises(ValueError, match="no source to plan: all are paused"):
         setup.change(["share=0.5"])
 
 
@@ -296,13 +296,13 @@ def test_what_matters_more_is_read_more_often_and_more_requests_make_all_fresher
     [
         (["stock"], 'must be a setting and its value, such as stock.every=30s or requests_per_minute=600, got "stock"'),
         (["stock.every="], 'got "stock.every="'),
-        (["every=30s"], "every is of a feed, such as stock.every=30s"),
+        (["every=30s"], "every is a setting of a feed, such as stock.every=30s"),
         (["stock.evry=30s"], '"evry" cannot be changed here; did you mean "every"'),
         (["stok.every=30s"], 'feed "stok" is not configured; did you mean "stock"'),
         (["stock.every=30"], 'main/stock.every: must be "auto" or a duration such as .*, got "30"'),
         (["stock.every=0s"], "main/stock.every: must be longer than 0s"),
         (["stock.weight=much"], 'main/stock.weight: must be a number, got "much"'),
-        (["stock.every=30s", "stock.at_most=5m"], 'main/stock.at_most: is for every = "auto"'),
+        (["stock.every=30s", "stock.at_most=5m"], 'main/stock.at_most: needs every = "auto"'),
         (["share=2"], "main.share: must be at most 1.0, got 2"),
         (["requests_per_minute=1.5"], "main.requests_per_minute: must be a whole number, got 1.5"),
         (["mian.share=1"], 'source "mian" is not configured; did you mean "main"'),
@@ -315,7 +315,7 @@ def test_a_setting_that_cannot_be_is_refused_in_plain_words(what_if: list[str], 
 
 def test_with_several_sources_the_one_is_to_be_named() -> None:
     config = with_two_keys(write())
-    with pytest.raises(ValueError, match=r"share is of a source; name one of a\.share, b\.share"):
+    with pytest.raises(ValueError, match=r"share is a setting of a source; use one of a\.share, b\.share"):
         Setup.of(config).change(["share=1"])
     with pytest.raises(ValueError, match="name one of a/stock, b/stock"):
         Setup.of(config).change(["stock.every=30s"])

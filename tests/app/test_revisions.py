@@ -144,7 +144,7 @@ async def test_a_source_that_a_process_cannot_use_fails_alone(machines: tuple[Ma
                 await anyio.sleep(0.1)  # the end of a run is told before it is stored
                 status = await daemon._load_status()
         told = {reason.name: reason.words for reason in find_reasons(status)}
-        assert "source: ca_file cannot be used, no such file" in told["trust/shipments"]
+        assert "source: cannot use ca_file, no such file" in told["trust/shipments"]
         assert "absent.key: no such file" in told["key/shipments"]
 
 

@@ -17,7 +17,7 @@ from tests.fakes import NOON
 from tests.stores.pages import FEED, OTHER, commit
 from tests.stores.standings import stand, waiting
 
-NO_DAEMON: Final = 'no daemon runs: they will be sent when one does, "dockbell run"'
+NO_DAEMON: Final = 'no daemon is running: "dockbell run" starts one, which sends them'
 _CONFIG: Final = """
 [sources.main]
 base_url = "http://127.0.0.1:9"

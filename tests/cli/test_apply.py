@@ -50,7 +50,7 @@ def test_a_file_is_applied_and_an_outdated_one_by_force(tmp_path: Path, postgres
         ' "dockbell apply --force" has the file followed by all processes\n'
     )
     assert refused.exit_code == 1
-    assert 'no sink "a"; known are b' in run(path, "pause", "a").output  # what is followed counts, not this file
+    assert 'no sink "a"; available: b' in run(path, "pause", "a").output  # what is followed counts, not this file
     assert run(path, "apply", "--force").output == "revision 3, followed by 0 processes\n"
 
 

@@ -83,7 +83,7 @@ def test_many_dead_letters_are_counted_by_their_errors(filled: Filled) -> None:
     ]
     assert lines[3:] == [
         "",
-        f"{dead._LISTED + 1} dead letters in all; a SINK, --feed, --key or --sequence narrows them down to a list",
+        f"{dead._LISTED + 1} dead letters in total; narrow down with SINK, --feed, --key or --sequence to list them",
     ]
 
 
@@ -120,18 +120,18 @@ def test_a_dead_letter_that_would_be_held_back_now_says_by_what(letter: Filled) 
 
 def test_a_dead_letter_without_its_event_is_shown_as_such(filled: Filled) -> None:
     kill(filled.store, "erp", "z", 9)
-    assert filled.run("dead", "show", "erp", "shipments", "9").endswith("\nits event is not kept any more\n")
+    assert filled.run("dead", "show", "erp", "shipments", "9").endswith("\ndockbell no longer keeps its event\n")
     assert filled.ask("dead", "show", "erp", "shipments", "9")["event"] is None
     stand(filled.store, "erp", 9, origin=9)
     told = filled.run("dead", "show", "erp", "shipments", "9")
     assert "type      dockbell.shipment.snapshot" in told.splitlines()
-    assert told.endswith("\nit tells of the record as it is stored\n")
+    assert told.endswith("\nno recorded event: dockbell sends the record as it is stored\n")
 
 
 def test_dead_letters_are_sent_again_and_records_on_hold_go_on(letter: Filled) -> None:
     assert letter.run("dead", "retry", "erp", "--all").splitlines() == [
-        "1 records that were on hold go on with their dead letter",
-        "1 dead letters are to be sent again; 1 events wait to be sent so",
+        "1 records on hold continue with their dead letter",
+        "queued 1 dead letters for replay; 1 replays are waiting",
         NO_DAEMON,
     ]
     assert letter.waiting() == [2]
@@ -162,8 +162,8 @@ def test_what_cannot_be_sent_again_is_a_problem(filled: Filled) -> None:
 
 def test_dead_letters_are_discarded_and_records_on_hold_go_on_behind_them(letter: Filled) -> None:
     assert letter.run("dead", "discard", "erp", "--all").splitlines() == [
-        "2 dead letters are discarded",
-        "1 records that were on hold go on with their next event",
+        "discarded 2 dead letters",
+        "1 records on hold continue with their next event",
     ]
     assert read(letter.store, "SELECT sequence, attempts, held FROM blocked") == [(5, 0, 0)]
     assert letter.ask("dead", "discard", "old", "--key", "c") == {"sink": "old", "discarded": 1, "released": 0}
@@ -175,11 +175,11 @@ def test_dead_letters_are_discarded_and_records_on_hold_go_on_behind_them(letter
     ("args", "told"),
     [
         (("epr",), 'no sink "epr"; did you mean "erp"?'),
-        (("retry", "erp"), "choose dead letters by --feed, --key or --sequence, or all of them by --all alone"),
-        (("discard", "erp", "--all", "--key", "a"), "choose dead letters by --feed, --key or --sequence, or all"),
-        (("retry", "old", "--all"), "sink old is not configured any more; its dead letters can only be discarded"),
-        (("discard", "zebra", "--all"), 'no sink "zebra"; known are erp, floor, old'),
-        (("show", "erp", "shipments", "3"), 'main/shipments #3 is no dead letter of erp; "dockbell dead erp" lists'),
+        (("retry", "erp"), "select dead letters with --feed, --key or --sequence, or pass only --all"),
+        (("discard", "erp", "--all", "--key", "a"), "select dead letters with --feed, --key or --sequence, or"),
+        (("retry", "old", "--all"), "sink old is no longer configured; you can only discard its dead letters"),
+        (("discard", "zebra", "--all"), 'no sink "zebra"; available: erp, floor, old'),
+        (("show", "erp", "shipments", "3"), 'sink erp has no dead letter main/shipments #3; "dockbell dead erp" lists'),
         (("show", "erp", "stok", "3"), 'feed "stok" is not configured; did you mean "stock"?'),
     ],
 )

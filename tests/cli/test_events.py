@@ -72,7 +72,7 @@ def test_without_a_store_there_is_a_catalogue_all_the_same(configure: Configure)
     folder = configure("http://127.0.0.1:9")
     done = run("catalogue", "--output", "made/here", cwd=folder)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.endswith("the schemas of records stay open\n")
+    assert done.stderr.endswith("the record schemas stay open\n")
     assert json.loads((folder / "made/here/asyncapi.json").read_text(encoding="utf-8"))["asyncapi"] == "3.0.0"
     assert not (folder / "dockbell.db").exists()
 
@@ -165,11 +165,14 @@ def test_one_event_is_printed_with_its_deliveries_and_the_attempts(filled: Fille
 
 def test_an_event_that_is_not_there_or_not_named_is_said_so(filled: Filled) -> None:
     for name in ("evt_0", "shipments#99"):
-        missing = f'event {name}: is not kept, or was never recorded; "dockbell events" lists the last'
+        missing = f'event {name}: no longer kept, or never recorded; "dockbell events" lists the latest events'
         assert filled.misuse("events", name, code=1) == missing
     wrong = "Error: EVENT: must be an id, or FEED#SEQUENCE as in main/shipments#42, got shipments#4-5"
     assert filled.misuse("events", "shipments#4-5") == wrong
-    assert filled.misuse("events", "evt_0", "--follow") == "Error: EVENT names one event: leave out what chooses events"
+    assert (
+        filled.misuse("events", "evt_0", "--follow")
+        == "Error: EVENT selects one event; remove the options that select events"
+    )
 
 
 def test_why_lists_the_attempts_to_deliver_the_events_of_a_record(filled: Filled) -> None:

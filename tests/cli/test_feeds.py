@@ -54,7 +54,7 @@ def place(tmp_path: Path, configure: Callable[..., Path]) -> Iterator[Place]:
 def test_without_a_daemon_feeds_are_read_here(place: Place) -> None:
     place.tell("edit/stock?n=3")
     result = run("reconcile", cwd=place.folder)
-    assert (result.returncode, result.stderr) == (0, "no daemon runs: doing it here\n")
+    assert (result.returncode, result.stderr) == (0, "no daemon is running: running the command here\n")
     assert result.stdout.splitlines() == [
         "feed            outcome   pages  records  created  updated  deleted  restored  detail",
         "main/shipments  complete      1       12        0        0        0         0  -",
@@ -95,8 +95,8 @@ def test_a_daemon_reads_feeds_beside_its_polls_and_others_wait_for_it(place: Pla
 
 
 def test_a_mass_of_deletions_is_held_until_an_operator_approves_it(place: Place) -> None:
-    assert place.run("deletes") == "no deletions are held\n"
-    assert place.run("deletes", "approve") == "no deletions are held\n"
+    assert place.run("deletes") == "no deletions held\n"
+    assert place.run("deletes", "approve") == "no deletions held\n"
     assert place.ask("deletes", "approve") == {"wish": "approve deletions", "results": [], "reasons": []}
     place.tell("delete/stock?n=30")
     reasons = place.ask("reconcile", "stock")["reasons"]
@@ -153,8 +153,8 @@ def test_rejected_deletions_stay_until_the_records_are_seen_again(place: Place) 
 
 
 def test_a_new_field_on_every_record_is_held_until_it_is_absorbed_or_published(place: Place) -> None:
-    assert place.run("drift") == "no drift is held\n"
-    assert place.run("drift", "publish") == "no drift is held\n"
+    assert place.run("drift") == "no drift held\n"
+    assert place.run("drift", "publish") == "no drift held\n"
     place.tell("deploy?field=carbon")
     place.run("reconcile")
     listed = place.run("drift")
@@ -198,7 +198,7 @@ def test_why_tells_the_life_of_a_record(place: Place) -> None:
 
 def test_why_understands_a_key_as_the_api_writes_it(place: Place) -> None:
     told = place.run("why", "stock", "a/b+#%é").splitlines()
-    assert told[0] == 'key "a/b+#%é" is taken for a%2Fb%2B%23%25é'
+    assert told[0] == 'key "a/b+#%é" is read as a%2Fb%2B%23%25é'
     assert told[2] == "main/stock a%2Fb%2B%23%25é: unknown"
     assert told[-1].startswith("why: no complete run has ever shown it; the last pass was made at ")
 
@@ -224,7 +224,7 @@ def test_status_names_what_is_in_quarantine_and_why_says_so(place: Place) -> Non
     place.tell("options?doubled=stock/stk_1")
     place.run("reconcile")
     told = place.run("status", "--verbose", code=1)
-    assert re.search(r"^main/stock: quarantine: key stk_1: stands twice .* \(last met \d+s ago\)$", told, re.MULTILINE)
+    assert re.search(r"^main/stock: quarantine: key stk_1: stands twice .* \(last seen \d+s ago\)$", told, re.MULTILINE)
     (stock,) = [feed for feed in place.ask("status", code=1)["feeds"] if feed["feed"] == "main/stock"]
     assert (stock["quarantined"], stock["quarantine"][0]["key"]) == (1, "stk_1")
     assert (stock["proven"], stock["lookback_seconds"], stock["drift"], stock["gap"]) == (True, None, None, None)

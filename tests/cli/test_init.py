@@ -50,7 +50,9 @@ def test_options_make_a_configuration_whose_first_event_comes_on_standard_output
     page = f"127.0.0.1:{find_free_port()}"
     told = init(tmp_path, "--base-url", api, "--name", "acme", "--sink", "stdout", "--listen", page, "--yes").stdout
     assert "main/shipments" in told
-    assert told.rstrip().splitlines()[-1] == "each needs the key in the environment: DOCKBELL_API_KEY"
+    assert (
+        told.rstrip().splitlines()[-1] == "each command needs the API key in the environment variable DOCKBELL_API_KEY"
+    )
     assert run("check", cwd=tmp_path, env=KEY).returncode == 0
     assert run("once", cwd=tmp_path, env=KEY).returncode == 0
     edit = httpx.post(f"{api}/sandbox/edit/shipments", headers={"Authorization": "Bearer sandbox"}, trust_env=False)
@@ -76,21 +78,21 @@ def test_what_was_found_is_set_and_every_line_says_why(api: str, tmp_path: Path)
 
 def test_a_terminal_is_asked_and_the_key_is_neither_shown_nor_in_the_configuration(api: str, tmp_path: Path) -> None:
     with on_terminal(tmp_path, "init", env=NO_KEY) as terminal:
-        terminal.answer("what comes before /v1: ", "127.0.0.1")
-        terminal.answer("(?s)Error: must be a URL.*what comes before /v1: ", api)
-        terminal.answer("API key .not shown; kept in dockbell.key.: ", "sandbox")
-        terminal.until("asking the API")
+        terminal.answer("URL of the API, without /v1: ", "127.0.0.1")
+        terminal.answer("(?s)Error: must be a URL.*URL of the API, without /v1: ", api)
+        terminal.answer("API key .hidden; stored in dockbell.key.: ", "sandbox")
+        terminal.until("probing the API")
         terminal.until(r"main/shipments +\d+ ")
         terminal.answer("Name of this dockbell.* .dockbell.: ", "acme")
-        terminal.answer("Where shall events go first .none, mqtt, webhook, stdout. .none.: ", "webhook")
+        terminal.answer("Where to send events first .none, mqtt, webhook, stdout. .none.: ", "webhook")
         terminal.answer("Its URL, such as https://erp.*: ", f"{NOWHERE}/hook")
         terminal.answer(
-            "(?s)! sink receiver: 127.0.0.1:9: connection refused.*Try again, or keep it as it is.*: ", "keep"
+            "(?s)! sink receiver: 127.0.0.1:9: connection refused.*Try again, or keep this sink.*: ", "keep"
         )
         terminal.answer("Serve a status page on http://127.0.0.1:8470. .Y/n.: ", "")
         terminal.until("written: dockbell.toml, dockbell.key, receiver.secret, dockbell.token")
         terminal.until(r'Webhook\(open\("receiver.secret"\)')
-        terminal.until("dockbell check +what would fail")
+        terminal.until("dockbell check +see what would fail")
         assert terminal.finish() == 1
     assert "sandbox" not in terminal.shown
     assert "sandbox" not in (tmp_path / "dockbell.toml").read_text()
@@ -110,7 +112,7 @@ def test_a_terminal_is_asked_and_the_key_is_neither_shown_nor_in_the_configurati
 
 def test_a_terminal_that_has_a_key_in_its_environment_is_asked_whether_to_take_it(api: str, tmp_path: Path) -> None:
     with on_terminal(tmp_path, "init", "--base-url", api, "--no-probe", "--sink", "none", env=KEY) as terminal:
-        terminal.answer("Take the API key from the environment variable DOCKBELL_API_KEY. .Y/n.: ", "")
+        terminal.answer("Use the API key in the environment variable DOCKBELL_API_KEY. .Y/n.: ", "")
         terminal.answer("Name of this dockbell", "")
         terminal.answer("Serve a status page", "n")
         assert terminal.finish() == 0
@@ -146,7 +148,7 @@ def test_an_api_that_cannot_be_read_is_told_and_nothing_is_written(
     result = init(tmp_path, *(each.format(api=api) for each in args), "--yes", env=env, code=1)
     assert told in result.stderr
     assert result.stderr.startswith("error: ")
-    assert "--no-probe writes it" in result.stderr
+    assert "--no-probe writes the configuration" in result.stderr
     assert "wr0ng" not in result.stdout + result.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -155,7 +157,7 @@ def test_an_api_that_cannot_be_read_is_told_and_nothing_is_written(
 def test_what_cannot_be_measured_is_written_if_one_wants_it(tmp_path: Path, answer: str, code: int) -> None:
     args = ("--base-url", NOWHERE, "--name", "acme", "--sink", "none", "--no-page")
     with on_terminal(tmp_path, "init", *args, env=KEY) as terminal:
-        terminal.answer("Take the API key", "y")
+        terminal.answer("Use the API key", "y")
         terminal.until("! .*cannot connect to 127.0.0.1:9")
         terminal.answer("Try again, write the configuration anyway, or stop. .again, write, stop. .again.: ", answer)
         assert terminal.finish() == code
@@ -169,14 +171,14 @@ def test_what_cannot_be_measured_is_written_if_one_wants_it(tmp_path: Path, answ
 
 def test_an_address_that_is_wrong_can_be_given_again(api: str, tmp_path: Path) -> None:
     with on_terminal(tmp_path, "init", "--base-url", NOWHERE, "--name", "acme", "--no-page", env=KEY) as terminal:
-        terminal.answer("Take the API key", "y")
+        terminal.answer("Use the API key", "y")
         terminal.answer("(?s)! .*cannot connect to 127.0.0.1:9.*Try again, write", "")
-        terminal.answer(f"what comes before /v1 .{NOWHERE}.: ", api)
-        terminal.answer("Take the API key", "y")
-        terminal.answer("Where shall events go first", "webhook")
+        terminal.answer(f"URL of the API, without /v1 .{NOWHERE}.: ", api)
+        terminal.answer("Use the API key", "y")
+        terminal.answer("Where to send events first", "webhook")
         terminal.answer("Its URL", f"{NOWHERE}/hook")
-        terminal.answer("Try again, or keep it as it is", "")
-        terminal.answer("Where shall events go first", "stdout")
+        terminal.answer("Try again, or keep this sink", "")
+        terminal.answer("Where to send events first", "stdout")
         terminal.until("written: dockbell.toml")
         assert terminal.finish() == 0
     table = read(tmp_path)
@@ -188,7 +190,7 @@ def test_a_configuration_that_is_there_is_kept_unless_one_insists(tmp_path: Path
     config.write_text("mine")
     args = ("mine.toml", "--base-url", "http://api.example.com", "--no-probe", "--yes")
     result = init(tmp_path, *args, code=2)
-    assert result.stderr.startswith("error: mine.toml: exists already, and is not overwritten; ")
+    assert result.stderr.startswith("error: mine.toml: already exists; ")
     assert (config.read_text(), list(tmp_path.iterdir())) == ("mine", [config])
     (tmp_path / "dockbell.token").write_text("known to others\n")
     told = init(tmp_path, *args, "--force").stdout
@@ -212,11 +214,19 @@ def test_a_key_in_a_file_counts_from_the_configuration(api: str, tmp_path: Path)
     [
         ((), KEY, "--base-url is missing"),
         (("--base-url", "ftp://a"), KEY, "--base-url: must be a URL such as"),
-        (("--base-url", "http://a"), NO_KEY, "--api-key-env or --api-key-file is missing; or set DOCKBELL_API_KEY"),
-        (("--base-url", "http://a", "--api-key-env", "X", "--api-key-file", "y"), KEY, "give one of them"),
-        (("--base-url", "http://a", "--listen", "x", "--no-page"), KEY, "--listen and --no-page: give one of them"),
-        (("--base-url", "http://a", "--listen", "x", "--no-probe"), KEY, "--listen: x is no address and port"),
-        (("--base-url", "http://a", "--sink-url", "mqtt://a", "--no-probe"), KEY, "--sink-url goes with --sink"),
+        (
+            ("--base-url", "http://a"),
+            NO_KEY,
+            "--api-key-env or --api-key-file is missing; pass one, or set DOCKBELL_API_KEY",
+        ),
+        (("--base-url", "http://a", "--api-key-env", "X", "--api-key-file", "y"), KEY, "pass only one of them"),
+        (
+            ("--base-url", "http://a", "--listen", "x", "--no-page"),
+            KEY,
+            "--listen and --no-page: pass only one of them",
+        ),
+        (("--base-url", "http://a", "--listen", "x", "--no-probe"), KEY, "--listen: must be an address and a port"),
+        (("--base-url", "http://a", "--sink-url", "mqtt://a", "--no-probe"), KEY, "--sink-url requires --sink"),
         (("--base-url", "http://a", "--sink", "mqtt", "--no-probe"), KEY, "--sink-url is missing"),
         (
             ("--base-url", "http://a", "--sink", "mqtt", "--sink-url", "http://b", "--no-probe"),
@@ -233,4 +243,4 @@ def test_wrong_usage_writes_nothing(args: tuple[str, ...], env: dict[str, str], 
 
 def test_a_folder_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
     result = init(tmp_path, "no/such.toml", "--base-url", "http://a", "--no-probe", "--yes", code=2)
-    assert result.stderr == "error: no/such.toml: cannot be written, no such file or directory; name another file\n"
+    assert result.stderr == "error: no/such.toml: cannot be written, no such file or directory; choose another file\n"

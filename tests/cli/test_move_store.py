@@ -26,10 +26,10 @@ def test_a_store_is_moved_and_its_file_refused_until_it_is_taken_back(filled: Fi
     name = name_store(postgres_url)
     lines = filled.run("move-store", postgres_url).splitlines()
     assert lines[0].startswith(f"{name}: moved and compared in ")
-    assert lines[0].endswith(" s: 4 records, 6 events, 2 feeds, 1 sink, 24 rows in all")
+    assert lines[0].endswith(" s: 4 records, 6 events, 2 feeds, 1 sink, 24 rows in total")
     assert lines[1:] == [
-        f'{filled.store}: is kept, and refused from now on; "dockbell move-store --undo" takes it back',
-        "next: put the URL in [store] url, its password in $PGPASSWORD or ~/.pgpass, and start the daemon",
+        f'{filled.store}: kept, but dockbell refuses to use it from now on; "dockbell move-store --undo" returns to it',
+        "next: set [store] url to the URL, put its password in $PGPASSWORD or ~/.pgpass, and start the daemon",
     ]
     assert read(postgres_url, "SELECT count(*) FROM events") == [(6,)]
     for args in (
@@ -40,7 +40,7 @@ def test_a_store_is_moved_and_its_file_refused_until_it_is_taken_back(filled: Fi
         ["move-store", postgres_url],
     ):
         assert f"was moved to {name} on " in refuse(filled, *args)
-    assert filled.run("move-store", "--undo").startswith(f"{filled.store}: is used again, under new event ids; it was")
+    assert filled.run("move-store", "--undo").startswith(f"{filled.store}: in use again, with new event ids; it had")
     assert '"key":"a"' in filled.run("state", "shipments", "a")
 
 
@@ -79,7 +79,7 @@ def test_what_was_not_moved_cannot_be_taken_back(filled: Filled) -> None:
 
 @pytest.mark.parametrize("args", [[], [NOWHERE, "--undo"]])
 def test_either_a_database_is_named_or_the_move_undone(filled: Filled, args: list[str]) -> None:
-    told = "Error: name the database, postgresql://user@host/database, or give --undo alone"
+    told = "Error: pass the URL of the database, postgresql://user@host/database, or only --undo"
     assert filled.misuse("move-store", *args) == told
 
 

@@ -138,7 +138,7 @@ def test_other_settings_that_fit_mend_what_does_not(learned: Filled) -> None:
 def test_without_a_store_it_is_assumed_and_said(unread: Path) -> None:
     result = plan(unread)
     assert (result.exit_code, rows(result.stdout)["stock"][:2]) == (1, ["50*", "3*"])
-    assert "\n* assumed: nothing is known of it yet" in result.stdout
+    assert "\n* assumed, not learned yet" in result.stdout
     assert "stock every 1s takes 3000 (50 pages)" in result.stdout
     assert not (unread / "dockbell.db").exists()
 
@@ -177,7 +177,7 @@ def test_each_source_has_a_table(unread: Path) -> None:
     [
         (("--records", "stock=many"), "--records: must be a feed and how many records it has"),
         (("--changes", "stock=2"), "--changes: must be a feed and its changes a second, minute or hour"),
-        (("--changes", "items=2/s"), '--changes: feed "items" is not configured; known are shipments, stock'),
+        (("--changes", "items=2/s"), '--changes: feed "items" is not configured; available: shipments, stock'),
         (("--what-if", "stock.evry=30s"), '--what-if: "evry" cannot be changed here; did you mean "every"?'),
         (("--what-if", "stock.every=30"), '--what-if: main/stock.every: must be "auto" or a duration'),
     ],

@@ -58,7 +58,7 @@ def test_once_and_reconcile_show_how_far_they_are_and_wipe_it(folder: Path) -> N
         terminal.until("feed +│?.*records")
         assert terminal.finish() == 0
     with on_terminal(folder, "reconcile", "stock") as terminal:
-        terminal.until("no daemon runs: doing it here")
+        terminal.until("no daemon is running: running the command here")
         found = terminal.until(READ + r"[^\r\n]*")
         terminal.until("main/stock +complete")
         assert terminal.finish() == 0

@@ -28,10 +28,10 @@ def test_a_record_that_is_still_there_is_left_alone_unless_that_does_not_matter(
     assert is_found(filled)
     refused = filled.ask("purge", "shipments", "a", code=1)
     assert refused["outcome"] == "failed"
-    assert refused["detail"].startswith("it is still there, so that the next pass would store it again")
+    assert refused["detail"].startswith("the record still exists, so the next pass would store it again")
     assert is_found(filled)
     assert filled.run("purge", "shipments", "a", "--anyway", "--yes") == (
-        "main/shipments a: erased, 2 kept events are empty, subscribers are told\n"
+        "main/shipments a: erased, 2 kept events emptied, subscribers get a last event\n"
     )
     assert not is_found(filled)
     told = filled.ask("why", "shipments", "a")
@@ -84,14 +84,14 @@ def test_on_a_terminal_it_asks(filled: Filled, monkeypatch: pytest.MonkeyPatch, 
     args = ["purge", "shipments", "a", "--anyway", "--config", str(filled.folder / "dockbell.toml")]
     result = CliRunner().invoke(main, args, input=answer)
     assert result.exit_code == code
-    assert "erase all content of main/shipments a, for good? [y/N]" in result.stderr
+    assert "permanently erase all content of main/shipments a? [y/N]" in result.stderr
     assert is_found(filled) is (code == 1)
     assert CliRunner().invoke(main, [*args, "--yes"]).exit_code == 0
     assert not is_found(filled)
 
 
 def test_where_nobody_can_be_asked_it_erases_only_what_it_is_told_to(filled: Filled) -> None:
-    told = "Error: this erases for good, and there is no terminal to ask at; add --yes"
+    told = "Error: purge erases permanently and cannot ask for confirmation without a terminal; add --yes"
     assert filled.misuse("purge", "shipments", "a", "--anyway") == told
     assert is_found(filled)
     filled.run("purge", "shipments", "a", "--anyway", "--yes")
@@ -99,9 +99,9 @@ def test_where_nobody_can_be_asked_it_erases_only_what_it_is_told_to(filled: Fil
 
 
 def test_what_was_never_stored_cannot_be_erased(filled: Filled) -> None:
-    assert filled.ask("purge", "shipments", "zebra", code=1)["detail"] == "nothing is stored of it"
+    assert filled.ask("purge", "shipments", "zebra", code=1)["detail"] == "not in the store"
     args = ["purge", "shipments", "zebra", "--config", str(filled.folder / "dockbell.toml")]
-    assert CliRunner().invoke(main, args).stderr == "main/shipments zebra: nothing is stored of it\n"
+    assert CliRunner().invoke(main, args).stderr == "main/shipments zebra: not in the store\n"
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ RECORD = StoredRecord("a", None, bytes(range(16)), 2)
         (
             replace(ACCOUNT, record=replace(RECORD, held_at=NOON)),
             (
-                "present, revision 2, modified at no known time, fingerprint 00010203,"
-                " a reading is held since 2026-11-21 12:00:00Z"
+                "present, revision 2, modified at an unknown time, fingerprint 00010203,"
+                " a reading held since 2026-11-21 12:00:00Z"
             ),
         ),
         (

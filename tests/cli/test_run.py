@@ -209,9 +209,9 @@ def test_a_daemon_does_not_start_without_its_secrets(configure: Configure) -> No
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        (("--resource", "shipment"), '--resource: "shipment" is not known; did you mean "shipments"?'),
-        (("--source", "other"), '--source: "other" is not known; known are main'),
-        (("--change", "update"), '--change: "update" is not known; did you mean "updated"?'),
+        (("--resource", "shipment"), '--resource: unknown resource "shipment"; did you mean "shipments"?'),
+        (("--source", "other"), '--source: unknown source "other"; available: main'),
+        (("--change", "update"), '--change: unknown change "update"; did you mean "updated"?'),
     ],
 )
 def test_events_of_a_name_that_is_not_known_are_wrong_usage(
@@ -226,7 +226,7 @@ def test_events_of_a_type_that_cannot_be_are_told_of_with_a_suggestion(daemon: P
     result = run("events", "--type", "dockbell.shipment.update", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (0, "")
     assert result.stderr.startswith(
-        '--type: there are no events of type "dockbell.shipment.update" now; did you mean "'
+        '--type: the configuration has no event type "dockbell.shipment.update"; did you mean "'
     )
     assert run("events", "--type", "dockbell.shipment.updated", cwd=tmp_path).stderr == ""
 

@@ -62,7 +62,7 @@ def test_an_option_reaches_its_field(args: tuple[str, ...], options: SandboxOpti
         (("--cursors", "random"), "'random' is not one of 'keyset', 'offset', 'page'"),
         (("--records", "many"), "'many' is not a valid integer"),
         (("--port", "70000"), "70000 is not in the range"),
-        (("--error-rate", "2"), "error: sandbox: error_rate must lie between 0 and 1, got 2.0"),
+        (("--error-rate", "2"), "error: sandbox: error_rate must be between 0 and 1, got 2.0"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_wrong_usage(args: tuple[str, ...], told: str) -> None:
@@ -94,7 +94,7 @@ def test_a_port_in_use_is_said_to_be() -> None:
 
 def test_a_long_beginning_is_announced(tmp_path: Path) -> None:
     with started(tmp_path, "sandbox", "--port", "0", "--records", "50000") as program:
-        program.until("making 50000 records ...\n")
+        program.until("creating 50000 records ...\n")
 
 
 def test_a_port_in_use_is_said_before_records_are_made() -> None:

@@ -27,7 +27,7 @@ from tests.stores.standings import block, kill, read, stand
 def test_a_sink_is_paused_until_it_is_resumed_and_status_says_why(filled: Filled) -> None:
     stand(filled.store, "erp", 4)
     assert filled.run("pause", "erp", "--reason", "moving house") == (
-        'sink erp is paused; its events wait for "dockbell resume erp"\n'
+        'sink erp is paused; its events wait until "dockbell resume erp"\n'
     )
     status = filled.ask("status", code=1)
     (reason,) = [reason for reason in status["reasons"] if reason.startswith("sink")]
@@ -36,12 +36,12 @@ def test_a_sink_is_paused_until_it_is_resumed_and_status_says_why(filled: Filled
     )
     assert status["sinks"][0]["paused"] == "moving house"
     again = filled.run("pause", "erp")
-    assert re.fullmatch(r"sink erp is paused already, since \S+ \S+Z: moving house\n", again)
+    assert re.fullmatch(r"sink erp is already paused, since \S+ \S+Z: moving house\n", again)
     assert filled.run("resume", "erp").splitlines() == [
-        "sink erp goes on; 2 events are owed",
-        'no daemon runs: they will be sent when one does, "dockbell run"',
+        "resumed sink erp; 2 events are owed",
+        'no daemon is running: "dockbell run" starts one, which sends them',
     ]
-    told = 'sink erp is not paused; "dockbell retry erp" sends at once what waits for its next attempt\n'
+    told = 'sink erp is not paused; "dockbell retry erp" retries its waiting events now\n'
     assert filled.run("resume", "erp") == told
     assert filled.ask("status", code=1)["sinks"][0]["paused"] is None
 
@@ -58,7 +58,7 @@ def test_json_tells_whether_anything_changed(filled: Filled) -> None:
     ("args", "told"),
     [
         (("pause", "epr"), 'no sink "epr"; did you mean "erp"?'),
-        (("resume", "zebra"), 'no sink "zebra"; known are erp, floor'),
+        (("resume", "zebra"), 'no sink "zebra"; available: erp, floor'),
         (("pause", "erp", "--reason", " "), "--reason: must not be empty"),
     ],
 )
@@ -70,8 +70,8 @@ def test_what_waits_for_its_next_attempt_is_sent_at_once_by_retry(filled: Filled
     block(filled.store, "erp", "b", 5)
     lines = filled.run("retry", "erp").splitlines()
     assert lines == [
-        "sink erp: 1 records and 0 replays that waited are due now",
-        'no daemon runs: they will be sent when one does, "dockbell run"',
+        "sink erp: 1 waiting records and 0 waiting replays are due now",
+        'no daemon is running: "dockbell run" starts one, which sends them',
     ]
     assert filled.ask("retry", "erp") == {"sink": "erp", "keys": 1, "replays": 0, "paused": None, "daemon": None}
 
@@ -81,8 +81,8 @@ def test_events_that_are_chosen_wait_to_be_sent_again(filled: Filled) -> None:
         "feed            chosen  waiting  owed  filtered",
         "main/shipments       2        0     0         0",
         "",
-        "2 events are to be sent again; 2 wait to be sent to erp",
-        "they go below live traffic, marked dockbell-replay: true, in no promised order",
+        "queued 2 events for replay; 2 replays are waiting for erp",
+        "they have lower priority than live traffic, no guaranteed order, and the mark dockbell-replay: true",
         NO_DAEMON,
     ]
     assert filled.waiting() == [1, 4]
@@ -126,7 +126,7 @@ def test_every_way_to_choose_events(filled: Filled) -> None:
 
 
 def test_nothing_that_is_chosen_is_fine_but_what_is_not_there_is_a_problem(filled: Filled) -> None:
-    assert filled.run("replay", "erp", "--failed") == "no kept event is chosen\n"
+    assert filled.run("replay", "erp", "--failed") == "no kept event matches\n"
     lines = filled.run("replay", "erp", "--event", "evt_none", code=1).splitlines()
     assert lines[1:] == ["! event evt_none: is not among the kept events of these feeds"]
     found = filled.ask("replay", "erp", "--feed", "shipments", "--sequence", "6-9", code=1)
@@ -137,15 +137,18 @@ def test_nothing_that_is_chosen_is_fine_but_what_is_not_there_is_a_problem(fille
     ("args", "told"),
     [
         (("epr", "--all"), 'no sink "epr"; did you mean "erp"?'),
-        (("erp",), "choose events by at least one option, or all of them by --all alone"),
-        (("erp", "--all", "--failed"), "choose events by at least one option, or all of them by --all alone"),
+        (("erp",), "select events with at least one option, or pass only --all"),
+        (("erp", "--all", "--failed"), "select events with at least one option, or pass only --all"),
         (("erp", "--feed", "stok"), 'feed "stok" is not configured; did you mean "stock"?'),
-        (("floor", "--feed", "shipments"), "sink floor takes nothing of main/shipments; see its sources and resources"),
-        (("erp", "--sequence", "5"), "--sequence counts in one feed; name it by --feed"),
+        (
+            ("floor", "--feed", "shipments"),
+            "sink floor takes no events of main/shipments; check its sources and resources",
+        ),
+        (("erp", "--sequence", "5"), "--sequence applies to one feed; select it with --feed"),
         (("erp", "--sequence", "x"), '--sequence: must be a sequence or a range such as "5-10", got "x"'),
         (("erp", "--key", ""), "--key: a key is never empty"),
         (("erp", "--since", "noon"), '--since: must be a time such as "2026-11-21T02:30" or "2h" for two hours ago,'),
-        (("erp", "--cancel", "--failed"), "--cancel forgets all replays of the sink that wait; give nothing else"),
+        (("erp", "--cancel", "--failed"), "--cancel cancels all waiting replays of the sink; remove the other options"),
     ],
 )
 def test_a_replay_that_makes_no_sense_is_wrong_usage(filled: Filled, args: tuple[str, ...], told: str) -> None:
@@ -156,7 +159,7 @@ def test_a_replay_that_makes_no_sense_is_wrong_usage(filled: Filled, args: tuple
 def test_what_keeps_the_events_from_being_sent_is_told(filled: Filled) -> None:
     filled.run("pause", "erp", "--reason", "moving house")
     assert filled.run("replay", "erp", "--key", "c").splitlines()[-2:] == [
-        'sink erp is paused (moving house): they are sent after "dockbell resume erp"',
+        'sink erp is paused (moving house): "dockbell resume erp" sends them',
         NO_DAEMON,
     ]
     assert filled.ask("replay", "erp", "--key", "c")["paused"] == "moving house"
@@ -164,15 +167,15 @@ def test_what_keeps_the_events_from_being_sent_is_told(filled: Filled) -> None:
 
 def test_replays_that_wait_can_be_forgotten(filled: Filled) -> None:
     filled.run("replay", "erp", "--all")
-    assert filled.run("replay", "erp", "--cancel") == "6 replays are forgotten\n"
+    assert filled.run("replay", "erp", "--cancel") == "cancelled 6 replays\n"
     assert filled.waiting() == []
     assert filled.ask("replay", "erp", "--cancel") == {"sink": "erp", "forgotten": 0}
 
 
 def test_a_terminal_shows_how_far_it_is(filled: Filled) -> None:
     with on_terminal(filled.folder, "replay", "erp", "--all") as terminal:
-        terminal.until("sink erp ━+ 6 of 6 events looked at, 6 chosen")
-        terminal.until("6 events are to be sent again")
+        terminal.until("sink erp ━+ 6 of 6 events checked, 6 chosen")
+        terminal.until("queued 6 events for replay")
         assert terminal.finish() == 0
 
 
@@ -237,4 +240,4 @@ async def test_a_sink_that_is_not_configured_is_wrong_usage(configure: Configure
     assert result.returncode == 2
     assert 'no sink "uot"; did you mean "out"?' in result.stderr
     result = await run_test("out", configure(NOWHERE, ""))
-    assert 'no sink "out"; none is configured' in result.stderr
+    assert 'no sink "out"; no sinks are configured' in result.stderr

@@ -61,7 +61,7 @@ def folder(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_sources_are_added_changed_paused_and_removed(folder: Folder) -> None:
-    assert folder.run("add", "acme") == "added: acme\nrevision 2, which all processes follow within seconds\n"
+    assert folder.run("add", "acme") == "added: acme\nrevision 2; all processes follow it within seconds\n"
     folder.run("add", "globex", "requests_per_minute=600", "resources.stock.every=1m")
     assert folder.run("set", "globex", "--unset", "resources", "share=0.5").startswith("changed: globex\nrevision 4")
     assert folder.settings() == {"acme": {}, "globex": {"requests_per_minute": 600, "share": 0.5}}
@@ -78,7 +78,7 @@ def test_sources_are_added_changed_paused_and_removed(folder: Folder) -> None:
         "removed": ["globex"],
     }
     assert folder.run("list").splitlines() == [
-        "source  base URL            paused  process  its own",
+        "source  base URL            paused  process  own settings",
         "acme    http://127.0.0.1:1  -       -        -",
         "",
         "1 source, 0 paused",
@@ -91,13 +91,13 @@ def test_keys_of_many_sources_are_set_at_once_or_none(folder: Folder) -> None:
     assert folder.run("set", "acme", "eu-*", "share=0.5").startswith("changed: acme, eu-1, eu-2\nrevision 5")
     assert 'no source "acne"; did you mean "acme"?' in folder.run("set", "acne", "eu-*", "share=0.1", code=2)
     assert folder.settings() == {"acme": {"share": 0.5}, "eu-1": {"share": 0.5}, "eu-2": {"share": 0.5}}
-    assert "say which source to change by its NAME" in folder.run("set", "share=0.1", code=2)
-    assert "say what to change by KEY=VALUE" in folder.run("set", "acme", code=2)
+    assert "pass the NAME of at least one source" in folder.run("set", "share=0.1", code=2)
+    assert "pass at least one KEY=VALUE" in folder.run("set", "acme", code=2)
 
 
 def test_who_removes_without_a_terminal_must_say_yes(folder: Folder) -> None:
     folder.run("add", "acme")
-    assert "there is no terminal to ask at; add --yes" in folder.run("remove", "acme", code=2)
+    assert "remove cannot ask for confirmation without a terminal; add --yes" in folder.run("remove", "acme", code=2)
     assert folder.settings() == {"acme": {}}
 
 

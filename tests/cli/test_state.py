@@ -20,7 +20,7 @@ from tests.cli.programs import Program, run, started
 from tests.cli.terminal import on_terminal
 from tests.stores.standings import write
 
-INCOMPLETE: Final = "main/{}: its baseline is not complete yet, records may be missing\n"
+INCOMPLETE: Final = "main/{}: the baseline is not complete yet; records may be missing\n"
 _PATIENCE: Final = 30
 
 
@@ -135,7 +135,7 @@ def test_a_key_is_written_as_in_events_or_as_the_api_writes_it(filled: Filled, g
 
 def test_a_key_of_which_there_is_nothing_is_a_problem(filled: Filled) -> None:
     told = state(filled, "shipments", "zebra")
-    words = 'nothing is stored of it; "dockbell why main/shipments zebra" may say why'
+    words = 'not in the store; "dockbell why main/shipments zebra" may explain why'
     assert (told.exit_code, told.stdout, told.stderr) == (1, "", f"main/shipments zebra: {words}\n")
     write(filled.store, "DELETE FROM feeds WHERE resource = 'stock'")
     assert state(filled, "stock", "a").exit_code == 1
@@ -144,7 +144,7 @@ def test_a_key_of_which_there_is_nothing_is_a_problem(filled: Filled) -> None:
 def test_a_record_that_is_deleted_is_a_problem_unless_it_is_asked_for(filled: Filled) -> None:
     delete(filled, "a")
     told = state(filled, "shipments", "a")
-    words = "was deleted at 2026-01-01 01:00:00Z; --deleted prints what is left of it"
+    words = "deleted at 2026-01-01 01:00:00Z; --deleted prints what is left"
     assert (told.exit_code, told.stdout, told.stderr) == (1, "", f"main/shipments a: {words}\n")
     assert read(filled.run("state", "shipments", "a", "--deleted"))[0]["record"]["number"] == 3
 
@@ -161,8 +161,8 @@ def test_nothing_is_left_of_a_record_that_was_purged(filled: Filled) -> None:
     [
         (("shipmets",), 'feed "shipmets" is not configured; did you mean "shipments"?'),
         (("shipments", ""), "a key is never empty"),
-        (("shipments", "a", "--find", "x"), "KEY names one record; leave --find out"),
-        (("notices", "a"), "dockbell/notices holds no records"),
+        (("shipments", "a", "--find", "x"), "KEY selects one record; remove --find"),
+        (("notices", "a"), "dockbell/notices has no records"),
     ],
 )
 def test_what_makes_no_sense_is_wrong_usage(filled: Filled, args: tuple[str, ...], told: str) -> None:

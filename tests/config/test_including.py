@@ -16,7 +16,7 @@ Read = Callable[[str], Config]
 
 INCLUDE = 'include = "sources.d/*.toml"\n'
 KEYS = 'base_url = "https://api.example.com"\napi_key = "k"\n'
-ONLY = "does not belong in an included file, which holds [sources.NAME] only"
+ONLY = "not allowed in an included file, which may contain only [sources.NAME]"
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_folder_of_sources_may_be_empty(read: Read, tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_not_an_empty_one(read: Read) -> None:
-    words = 'include: sources.d: no such folder; make it, or correct "sources.d/*.toml"'
+    words = 'include: sources.d: no such folder; create it, or correct "sources.d/*.toml"'
     assert _problems(read, INCLUDE + f"[sources.main]\n{KEYS}") == (f"dockbell.toml: {words}",)
 
 
@@ -126,7 +126,7 @@ def test_nor_is_one_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Mo
         ('""', "include: must not be empty"),
         (
             '"a/**/*.toml"',
-            'include: must not hold "**", got "a/**/*.toml"; name each level of folders, such as "a/*/*.toml"',
+            'include: must not contain "**", got "a/**/*.toml"; write each folder level, such as "a/*/*.toml"',
         ),
     ],
 )
@@ -158,7 +158,7 @@ def test_what_is_no_pattern_is_refused(read: Read, include: str, problem: str) -
             'line 4: [sources.acme.resources.stok]: unknown table; did you mean "stock"?',
         ),
         ("[sources.acme]\napi_key = 'k'\n", "line 1: [sources.acme] base_url: missing; add it"),
-        (f"[sources.main]\n{KEYS}", "[sources.main]: is in dockbell.toml too; rename one, or remove it"),
+        (f"[sources.main]\n{KEYS}", "[sources.main]: also defined in dockbell.toml; rename or remove one"),
     ],
 )  # fmt: skip
 def test_a_problem_is_told_with_its_file_and_place(read: Read, write: Write, text: str, problem: str) -> None:
@@ -170,7 +170,7 @@ def test_a_source_in_two_files_is_told_with_both(read: Read, write: Write) -> No
     write("sources.d/a.toml", f"[sources.acme]\n{KEYS}")
     write("sources.d/b.toml", f"[sources.acme]\n{KEYS}")
     assert _problems(read, INCLUDE) == (
-        "sources.d/b.toml: [sources.acme]: is in sources.d/a.toml too; rename one, or remove it",
+        "sources.d/b.toml: [sources.acme]: also defined in sources.d/a.toml; rename or remove one",
     )
 
 
@@ -196,7 +196,7 @@ def test_paths_in_an_included_file_count_from_the_folder_of_the_first(read: Read
     assert config.sources["acme"].api_key.file == f"{tmp_path}/secrets/acme"
     with pytest.raises(ConfigError) as caught:
         check_secrets(config)
-    words = "no such file or directory; make it readable, or name another"
+    words = "no such file or directory; make it readable, or use another"
     assert str(caught.value) == f"sources.d/acme.toml: [sources.acme] api_key: file {tmp_path}/secrets/acme: {words}"
 
 
@@ -212,7 +212,7 @@ def test_files_are_named_as_the_configuration_is(tmp_path: Path, write: Write) -
 
 
 def test_a_file_that_is_named_must_be_there(read: Read) -> None:
-    assert _problems(read, 'include = "acme.toml"') == ("./acme.toml: not found; write it, or take it out of include",)
+    assert _problems(read, 'include = "acme.toml"') == ("./acme.toml: not found; create it, or remove it from include",)
 
 
 def test_a_file_that_vanishes_while_files_are_read_is_told(
@@ -226,7 +226,7 @@ def test_a_file_that_vanishes_while_files_are_read_is_told(
         return read_toml(path, absent=absent)
 
     monkeypatch.setattr(including, "read_toml", read_and_remove)
-    words = "was in its folder a moment ago, and is not there now; try again, or remove a link that leads nowhere"
+    words = "listed in its folder, but not found; try again, or remove a broken link"
     assert _problems(read, INCLUDE) == (f"sources.d/b.toml: {words}",)
 
 

@@ -30,7 +30,7 @@ OFFERED = 'must be "shipments", "packages", "items", "stock", "warehouses" or "n
 CHANGE = 'must be "created", "updated", "deleted", "restored", "snapshot", "reconciled", "gap", "rebaselined" or "held"'
 SHIPMENTS = "does not apply: the API serves single records of shipments only; remove it"
 PASSED = "does not apply: the API takes no updated_since here, so every run reads the whole list; remove it"
-SIGNALLED = "does not apply: it is for stock and packages; remove it"
+SIGNALLED = "does not apply: only stock and packages have a signal; remove it"
 STOCK_SIGNAL = 'must be one of "auto", "off", "items"'
 PACKAGES_SIGNAL = 'must be one of "auto", "off", "shipments"'
 
@@ -68,7 +68,7 @@ def _problem_of(path: Path) -> str:
 
 def test_a_file_that_is_not_there_is_named_with_two_ways_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    remedy = 'not found; run "dockbell init" to make one, or "dockbell demo" to look around'
+    remedy = 'not found; run "dockbell init" to create one, or "dockbell demo" to try dockbell'
     assert _problem_of(Path("dockbell.toml")) == f"./dockbell.toml: {remedy}"
     assert _problem_of(tmp_path / "a.toml") == f"{tmp_path}/a.toml: {remedy}"
 
@@ -97,13 +97,13 @@ def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
         ("name = [1,", "end of the file: invalid value"),
         (
             "[resources.stock]\n[resources.stock]\n",
-            "line 2, column 17: [resources.stock] is there already; put the keys of both in one place",
+            "line 2, column 17: [resources.stock] is already defined; put all its keys in one table",
         ),
-        ("[a]\nb.c = 1\n[a.b]\n", "line 3, column 5: [a.b] is there already; put the keys of both in one place"),
-        ("[a.b]\nx=1\n[a]\nb.y=1\n", "line 4, column 6: [a.b] is there already; put the keys of both in one place"),
-        ("[a]\nb = {}\n[a.b.c]\n", "line 3, column 7: [a.b.c] is there already; put the keys of both in one place"),
-        ("a = {}\na.b = 1\n", "line 2, column 8: a has a value in braces or brackets already; add to that"),
-        ("a = 1\na = 2\n", "line 2, column 6: this key has a value already; remove one of them"),
+        ("[a]\nb.c = 1\n[a.b]\n", "line 3, column 5: [a.b] is already defined; put all its keys in one table"),
+        ("[a.b]\nx=1\n[a]\nb.y=1\n", "line 4, column 6: [a.b] is already defined; put all its keys in one table"),
+        ("[a]\nb = {}\n[a.b.c]\n", "line 3, column 7: [a.b.c] is already defined; put all its keys in one table"),
+        ("a = {}\na.b = 1\n", "line 2, column 8: a already has a value in braces or brackets; add to that value"),
+        ("a = 1\na = 2\n", "line 2, column 6: this key already has a value; remove one of them"),
         (f"name = {'9' * 5000}", "not TOML: exceeds the limit (4300 digits) for integer string conversion"),
     ],
 )
@@ -118,13 +118,13 @@ def test_what_is_not_toml_is_refused_with_line_and_column(text: str, problem: st
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "[sources]: none is configured; add [sources.main] with base_url and api_key"),
-        ("[sources]", "[sources]: none is configured; add [sources.main] with base_url and api_key"),
+        ("", "[sources]: no source is configured; add [sources.main] with base_url and api_key"),
+        ("[sources]", "[sources]: no source is configured; add [sources.main] with base_url and api_key"),
         ("sources = 5", "[sources]: must be a table, got a whole number"),
         ('name = "Acme"\n' + SOURCE, f'name: {NAME}, got "Acme"'),
         ("name = 5\n" + SOURCE, "name: must be text, got a whole number"),
         ('nmae = "acme"\n' + SOURCE, 'nmae: unknown key; did you mean "name"?'),
-        (SOURCE + "[metrics]", f"metrics: unknown table; known are {', '.join(Config.model_fields)}"),
+        (SOURCE + "[metrics]", f"metrics: unknown table; available: {', '.join(Config.model_fields)}"),
         (SOURCE + "[resource.items]", 'resource: unknown table; did you mean "resources"?'),
         (
             SOURCE + SOURCE.replace("main", "other") + "share = 0.5",
@@ -197,8 +197,8 @@ def test_a_source_is_checked(key: str, problem: str, problems: Problems) -> None
     ("text", "problem"),
     [
         ("[resources.shipmnts]", '[resources.shipmnts]: unknown table; did you mean "shipments"?'),
-        ("[resources.orders]", f"[resources.orders]: unknown table; known are {', '.join(FIVE)}"),
-        ('[resources]\nevery = "1s"', f"[resources.every]: unknown key; known are {', '.join(FIVE)}"),
+        ("[resources.orders]", f"[resources.orders]: unknown table; available: {', '.join(FIVE)}"),
+        ('[resources]\nevery = "1s"', f"[resources.every]: unknown key; available: {', '.join(FIVE)}"),
         ("[sources.main.resources.stok]", '[sources.main.resources.stok]: unknown table; did you mean "stock"?'),
         ('[resources.stock]\nreconcile = "24h"', f"[resources.stock] reconcile: {PASSED}"),
         ('[resources.warehouses]\nlookback = "auto"', f"[resources.warehouses] lookback: {PASSED}"),
@@ -228,11 +228,11 @@ def test_the_tables_of_resources_are_checked(text: str, problem: str, problems: 
         ('every = "1x"', f'every: {AUTO_OR_DURATION}, got "1x"'),
         ("every = 15", f"every: {AUTO_OR_DURATION}, got 15"),
         ('every = "0s"', "every: must be longer than 0s"),
-        ('every = "15s"\nat_most = "1m"', 'at_most: is for every = "auto", and every says when; keep one of them'),
-        ('at_most = "1m"\ncron = "0 6 * * *"', 'at_most: is for every = "auto", and cron says when; keep one of them'),
+        ('every = "15s"\nat_most = "1m"', 'at_most: needs every = "auto", but every is set; keep one of them'),
+        ('at_most = "1m"\ncron = "0 6 * * *"', 'at_most: needs every = "auto", but cron is set; keep one of them'),
         ('at_most = "0s"', "at_most: must be longer than 0s"),
         ("weight = 0", "weight: must be more than 0.0, got 0"),
-        ('every = "1s"\ncron = "0 6 * * *"', "cron: every is given too; keep one of them"),
+        ('every = "1s"\ncron = "0 6 * * *"', "cron: conflicts with every; keep one of them"),
         ('cron = "0 6 * * 1"', f'cron: day of the week must be a name, got "1": {DISAGREE}'),
         ("lookback = 5", f"lookback: {AUTO_OR_DURATION}, got 5"),
         ('first_pass = "emti"', 'first_pass: must be "baseline" or "emit", got "emti"; did you mean "emit"?'),
@@ -251,15 +251,15 @@ def test_the_tables_of_resources_are_checked(text: str, problem: str, problems: 
         ('events = [{ name = "Low", when = "true" }]', f'events[0].name: {NAME}, got "Low"'),
         (
             'events = [{ name = "gap", when = "true" }]',
-            'events[0].name: must not be "gap", which is dockbell\'s own; choose another',
+            'events[0].name: must not be "gap", which dockbell reserves; choose another',
         ),
         (
             'events = [{ name = "a", when = "true" }, { name = "a", when = "false" }]',
-            'events[1].name: "a" is there already; rename one',
+            'events[1].name: "a" is used twice; rename one',
         ),
         (
             'events = [{ name = "a", when = "true" }, { name = "b", when = "after.available <" }]',
-            'events[1].when: must be CEL, got "after.available <": column 18: it ends too early',
+            'events[1].when: must be CEL, got "after.available <": column 18: unexpected end',
         ),
         (
             'events = [{ name = "a", when = "afer.available < 10" }]',
@@ -267,13 +267,13 @@ def test_the_tables_of_resources_are_checked(text: str, problem: str, problems: 
         ),
         ('events = [{ name = "a", wen = "true", when = "true" }]', 'events[0].wen: unknown key; did you mean "when"?'),
         ("query = 5", "query: must be a table, got a whole number"),
-        ("query = { limit = 5 }", "query: must not hold limit: dockbell sets the size of pages; remove it"),
-        ('query.cursor = "x"', "query: must not hold cursor: dockbell sets it from page to page; remove it"),
+        ("query = { limit = 5 }", "query: must not contain limit: dockbell sets the page size; remove it"),
+        ('query.cursor = "x"', "query: must not contain cursor: dockbell sets it for each page; remove it"),
         (
             'query.updated_since = "x"',
-            "query: must not hold updated_since: dockbell sets it from what it has read; remove it",
+            "query: must not contain updated_since: dockbell sets it for each poll; remove it",
         ),
-        ('query.expand = "x"', "query: must not hold expand: it has a key of its own, expand = [...]; remove it"),
+        ('query.expand = "x"', "query: must not contain expand: it has its own key, expand = [...]; remove it"),
         ("query.sku = 1.5", "query: sku must be text, a whole number or true or false, got a number"),
     ],
 )
@@ -302,9 +302,9 @@ def test_the_table_of_sinks_is_checked(text: str, problem: str, problems: Proble
         ("lanes = 5", "lanes: must be less than 5, got 5"),
         ('pause = "3m"', 'pause: must be at most 2m, got "3m"'),
         ("sources = []", "sources: must not be empty"),
-        ('sources = "man"', 'sources: "man" is no source; did you mean "main"?'),
+        ('sources = "man"', 'sources: unknown source "man"; did you mean "main"?'),
         ('resources = ["items", "stok"]', f'resources[1]: {OFFERED}, got "stok"; did you mean "stock"?'),
-        ('resources = "stock"', 'resources: "stock" is not read from these sources; known are items'),
+        ('resources = "stock"', 'resources: "stock" is not read from these sources; available: items'),
         ('changes = ["gapp"]', f'changes[0]: {CHANGE}, got "gapp"; did you mean "gap"?'),
         ('changes = "creatd"', f'changes: {CHANGE}, got "creatd"; did you mean "created"?'),
         (
@@ -327,9 +327,9 @@ def test_a_sink_is_checked_by_the_model_of_its_type(key: str, problem: str, prob
         ("https://h:70000", f'{URL}, got "https://h:70000"'),
         ("https://[h", f'{URL}, got "https://[h"'),
         ("https://h/a b", f'{URL}, got "https://h/a b"'),
-        ("https://u:hush@h", "must not hold a user or password; the API takes api_key"),
-        ("https://h/?key=hush", "must not hold a query or a fragment; remove it"),
-        ("https://h/#x", "must not hold a query or a fragment; remove it"),
+        ("https://u:hush@h", "must not contain a user or password; use api_key"),
+        ("https://h/?key=hush", "must not contain a query or a fragment; remove it"),
+        ("https://h/#x", "must not contain a query or a fragment; remove it"),
     ],
 )
 def test_a_base_url_is_checked(url: str, problem: str, problems: Problems) -> None:
@@ -403,7 +403,7 @@ def test_a_sinks_sources_limit_the_resources_that_it_can_take(problems: Problems
         + '[sinks.a]\ntype = "pager"\nsources = ["b"]\nresources = ["items", "stock"]\n'
         + '[sinks.c]\ntype = "pager"\nsources = ["main"]\nresources = ["items", "stock"]\n'
     )
-    assert problems(text) == ['[sinks.c] resources: "stock" is not read from these sources; known are items']
+    assert problems(text) == ['[sinks.c] resources: "stock" is not read from these sources; available: items']
 
 
 def test_a_filter_is_not_blamed_for_sources_that_are_wrong_themselves(problems: Problems) -> None:
@@ -412,7 +412,7 @@ def test_a_filter_is_not_blamed_for_sources_that_are_wrong_themselves(problems: 
 
 
 def test_a_table_that_is_parsed_already_is_checked_too() -> None:
-    with pytest.raises(ConfigError, match=r"^demo: \[sources\]: none is configured"):
+    with pytest.raises(ConfigError, match=r"^demo: \[sources\]: no source is configured"):
         validate({}, _refuse_sinks, label="demo")
 
 
@@ -431,10 +431,10 @@ def test_secrets_that_cannot_be_looked_up_are_told_with_their_places(
     with pytest.raises(ConfigError) as caught:
         check_secrets(config)
     file = "dockbell.toml"
-    remedy = f"export it, or name another source of the value: {SECRET.removeprefix('text, ')}"
+    remedy = f"export it, or use another {SECRET.removeprefix('text, ')}"
     assert caught.value.problems == (
         f"{file}: [sources.main] api_key: environment variable DOCKBELL_TEST_KEY is not set; {remedy}",
-        f"{file}: [sinks.a] token: file {tmp_path}/token: no such file or directory; make it readable, or name another",
+        f"{file}: [sinks.a] token: file {tmp_path}/token: no such file or directory; make it readable, or use another",
         f"{file}: [sinks.a] headers.B: environment variable DOCKBELL_TEST_KEY is not set; {remedy}",
         f"{file}: [sinks.a] spares[1]: environment variable DOCKBELL_TEST_KEY is not set; {remedy}",
     )

@@ -46,7 +46,7 @@ def test_an_empty_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"/key: no such file or directory; make it readable, or name another$"):
+    with pytest.raises(ConfigError, match=r"/key: no such file or directory; make it readable, or use another$"):
         Secret(file=str(tmp_path / "key")).reveal()
 
 

@@ -15,7 +15,7 @@ Problems = Callable[[str], list[str]]
 
 DEFAULTS = '[source_defaults]\nbase_url = "https://api.example.com"\napi_key = "k"\n'
 ACME = "[sources.acme]\n"
-UNREPLACED = "{source} is not replaced in resources; write it in [sources.NAME.resources] of each"
+UNREPLACED = "dockbell does not replace {source} in resources; set the value in each [sources.NAME.resources]"
 
 
 def _settings(config: Config, source: str, resource: str) -> ResourceSettings:
@@ -120,7 +120,7 @@ def test_what_a_source_says_itself_is_taken_as_it_is(read: Read) -> None:
 
 def test_two_sources_never_read_one_variable_by_their_names(problems: Problems, read: Read) -> None:
     text = DEFAULTS.replace('"k"', '{ env = "KEY_{source}" }') + "[sources.a-b]\n[sources.a_b]\n"
-    words = "is variable KEY_A_B, which a-b reads too; rename one, or give it its own api_key"
+    words = "uses the environment variable KEY_A_B, like source a-b; rename one, or set its own api_key"
     assert problems(text) == [f"[source_defaults] api_key, for a_b: {words}"]
     assert str(read(text + 'api_key = { env = "KEY_A_B2" }\n').sources["a_b"].api_key) == "env:KEY_A_B2"
 
@@ -138,11 +138,11 @@ def test_two_sources_may_share_a_variable_that_is_named_for_both(read: Read) -> 
     [
         ("bse_url = 5\n", '[source_defaults] bse_url: unknown key; did you mean "base_url"?'),
         ("share = 2\n", "[source_defaults] share: must be at most 1.0, got 2"),
-        ('user_agent = "{name}"\n', '[source_defaults] user_agent: unknown placeholder "{name}"; known is {source}'),
-        ('ca_file = "{}.pem"\n', '[source_defaults] ca_file: unknown placeholder "{}"; known is {source}'),
+        ('user_agent = "{name}"\n', '[source_defaults] user_agent: unknown placeholder "{name}"; available: {source}'),
+        ('ca_file = "{}.pem"\n', '[source_defaults] ca_file: unknown placeholder "{}"; available: {source}'),
         (
             'proxy = { env = "P_{SOURCE}" }\n',
-            '[source_defaults] proxy.env: unknown placeholder "{SOURCE}"; known is {source}',
+            '[source_defaults] proxy.env: unknown placeholder "{SOURCE}"; available: {source}',
         ),
         (
             "[source_defaults.resources.stok]\n",
@@ -154,7 +154,7 @@ def test_two_sources_may_share_a_variable_that_is_named_for_both(read: Read) -> 
         ),
         (
             '[source_defaults.resources.items]\ndrop = ["/id"]\nkey = "/id"\n',
-            '[source_defaults.resources.items] drop: must not hold "/id": key of a/items is /id; remove it',
+            '[source_defaults.resources.items] drop: must not contain "/id": key of a/items is /id; remove it',
         ),
     ],
 )  # fmt: skip
@@ -172,7 +172,7 @@ def test_it_is_checked_where_no_source_has_it(problems: Problems) -> None:
 
 def test_what_is_wrong_for_single_sources_only_is_told_for_the_first(problems: Problems) -> None:
     (problem,) = problems(DEFAULTS.replace("api.ex", "{source}:{source}@ex") + "[sources.a]\n[sources.b]\n")
-    assert problem.startswith("[source_defaults] base_url: must not hold a user or password")
+    assert problem.startswith("[source_defaults] base_url: must not contain a user or password")
 
 
 def test_a_source_is_told_what_neither_table_has(problems: Problems) -> None:
@@ -192,5 +192,5 @@ def test_a_secret_that_cannot_be_looked_up_is_told_for_its_source(read: Read, tm
     (tmp_path / "a.key").write_text("k")
     with pytest.raises(ConfigError) as caught:
         check_secrets(config)
-    words = f"file {tmp_path}/b.key: no such file or directory; make it readable, or name another"
+    words = f"file {tmp_path}/b.key: no such file or directory; make it readable, or use another"
     assert caught.value.problems == (f"dockbell.toml: [source_defaults] api_key, for b: {words}",)

@@ -39,8 +39,8 @@ def test_pairs_are_a_table() -> None:
     [
         (["paused"], 'must be KEY=VALUE, such as requests_per_minute=600, got "paused"'),
         (["s3cr!t"], "must be KEY=VALUE, such as requests_per_minute=600, got something else"),
-        (["paused=true", "paused=false"], "paused is given twice; remove one"),
-        (["api_key=k", "api_key.file=k"], "api_key.file is given twice; remove one"),
+        (["paused=true", "paused=false"], "paused is set twice; remove one"),
+        (["api_key=k", "api_key.file=k"], "api_key.file is set twice; remove one"),
     ],
 )
 def test_a_pair_that_cannot_be_read_is_refused_without_what_might_be_a_secret(pairs: list[str], problem: str) -> None:
@@ -97,9 +97,9 @@ def test_all_rows_that_cannot_be_read_are_told_with_their_lines() -> None:
     with pytest.raises(ConfigError) as error:
         read_rows(text, "new.csv")
     assert error.value.problems == (
-        "new.csv: line 2: must have 2 cells, as the header has, got 1",
-        "new.csv: line 3: name is empty; say which source it is",
-        'new.csv: line 5: source "acme" is in line 4 too; remove one',
+        "new.csv: line 2: must have 2 cells, like the header, got 1",
+        "new.csv: line 3: name is empty; enter the name of the source",
+        'new.csv: line 5: source "acme" is also in line 4; remove one',
     )
 
 
@@ -108,9 +108,9 @@ def test_all_rows_that_cannot_be_read_are_told_with_their_lines() -> None:
     [
         ("", "new.csv: line 1: column name is missing; add it"),
         ("nam,paused\n", 'new.csv: line 1: column name is missing; add it, did you mean "nam"?'),
-        ("name,paused,paused\n", "new.csv: line 1: column paused is there twice; remove one"),
+        ("name,paused,paused\n", "new.csv: line 1: column paused appears twice; remove one"),
         ("name,Base URL\n", 'new.csv: line 1: column "Base URL" must be a key of a source'),
-        ('name\n"acme\n', "new.csv: line 2: is not CSV, unexpected end of data; correct it"),
+        ('name\n"acme\n', "new.csv: line 2: invalid CSV, unexpected end of data; correct it"),
     ],
 )
 def test_rows_without_a_right_header_are_refused(text: str, problem: str) -> None:

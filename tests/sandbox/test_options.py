@@ -42,33 +42,36 @@ def test_a_resource_can_have_its_own_number_of_records() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"records": -1}, "records must lie between 0 and"),
+        ({"records": -1}, "records must be between 0 and"),
         ({"records": 0}, "at least 1 warehouse and 1 item are needed"),
         ({"warehouses": 0}, "at least 1 warehouse and 1 item are needed"),
         ({"items": 2, "warehouses": 2, "stock": 5}, "5 stock levels do not fit 2 items in 2 warehouses"),
         ({"shipments": 0, "packages": 3}, "packages need shipments"),
         ({"activity": -1.0}, "activity must not be negative, got -1.0"),
         ({"activity": float("nan")}, "activity must not be negative, got nan"),
-        ({"error_rate": 1.5}, "error_rate must lie between 0 and 1, got 1.5"),
+        ({"error_rate": 1.5}, "error_rate must be between 0 and 1, got 1.5"),
         ({"cursors": "number"}, "cursors must be one of keyset, offset, page, got 'number'"),
         ({"cursors": "page", "short_pages": 0.1}, "short_pages and empty_pages would skip records with page cursors"),
-        ({"cursor_with": "nothing", "cursor_form": "digits"}, "a number does not know its listing"),
+        ({"cursor_with": "nothing", "cursor_form": "digits"}, "a number cannot identify its listing"),
         ({"end_of_list": None}, "end_of_list must be one of null, absent, empty, got None"),
         ({"cursor_expired": 418}, "cursor_expired must be one of 400, 404, 410, 422, got 418"),
-        ({"page_cap": 0}, "page_cap must lie between 1 and 200, got 0"),
-        ({"replicas": 0}, "replicas must lie between 1 and 100, got 0"),
-        ({"date_skew": float("nan")}, "date_skew must lie between -inf and inf, got nan"),
-        ({"clock_skew": 1e12}, "clock_skew must lie between -1000000000.0 and 1000000000.0, got 1000000000000.0"),
+        ({"page_cap": 0}, "page_cap must be between 1 and 200, got 0"),
+        ({"replicas": 0}, "replicas must be between 1 and 100, got 0"),
+        ({"date_skew": float("nan")}, "date_skew must be between -inf and inf, got nan"),
+        ({"clock_skew": 1e12}, "clock_skew must be between -1000000000.0 and 1000000000.0, got 1000000000000.0"),
         ({"cursor_form": "digits", "empty_pages": 0.1}, "empty_pages need opaque cursors"),
-        ({"cursor_form": "integer", "order": "id"}, "a keyset cursor in the order of id is no number"),
+        ({"cursor_form": "integer", "order": "id"}, "a keyset cursor in the order of id is not a number"),
         ({"poisoned": "stk_1"}, "poisoned must be RESOURCE/ID, got 'stk_1'"),
         ({"keyless": "socks/1"}, "keyless must be RESOURCE/ID, got 'socks/1'"),
         ({"fault_record": "stk_1"}, "fault_record must be RESOURCE/ID, got 'stk_1'"),
-        ({"retry_after": -1}, "retry_after must lie between 0 and 10000000, got -1"),
+        ({"retry_after": -1}, "retry_after must be between 0 and 10000000, got -1"),
         ({"error_with": 418}, "error_with must be one of 0, 400, 401, "),
         ({"doubled": "stock/"}, "doubled must be RESOURCE/ID, got 'stock/'"),
-        ({"id_field": ""}, "id_field must be a name of its own"),
-        ({"id_field": "at", "timestamp_field": "at"}, "id_field must be a name of its own, got 'at'"),
+        ({"id_field": ""}, "id_field must differ from timestamp_field and not be empty"),
+        (
+            {"id_field": "at", "timestamp_field": "at"},
+            "id_field must differ from timestamp_field and not be empty, got 'at'",
+        ),
         ({"envelope": "next_cursor"}, 'envelope must not be "next_cursor"'),
         ({"api_keys": ()}, "api_keys must be one or more keys of printable ASCII"),
         ({"api_keys": ("é",)}, "api_keys must be one or more keys of printable ASCII"),
@@ -150,7 +153,7 @@ def test_every_default_is_read_back_from_its_text() -> None:
 
 def test_every_unknown_or_fixed_option_is_named(clock: Clock) -> None:
     settings = Settings(SandboxOptions(), clock)
-    with pytest.raises(ConfigError, match=r"seed can only be chosen at the start\n.*no option 'colour'"):
+    with pytest.raises(ConfigError, match=r"seed can only be set at the start\n.*unknown option 'colour'"):
         settings.change(seed=2, colour="red")
     assert settings.options == SandboxOptions()
 

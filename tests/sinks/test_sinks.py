@@ -24,7 +24,7 @@ def test_an_unknown_kind_is_told_with_the_one_that_was_meant() -> None:
     with pytest.raises(ConfigError, match=r'^sink type "webhok": unknown; did you mean "webhook"\?$'):
         load_sink_type("webhok")
     with pytest.raises(
-        ConfigError, match=r'"pulsar": unknown; known are alert, amqp, kafka, mqtt, nats, redis, stdout, webhook$'
+        ConfigError, match=r'"pulsar": unknown; available: alert, amqp, kafka, mqtt, nats, redis, stdout, webhook$'
     ):
         load_sink_type("pulsar")
 

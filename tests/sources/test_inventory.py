@@ -115,7 +115,7 @@ async def test_a_listing_that_never_ends_is_ended(api: respx.MockRouter, client:
     route = api.get("/v1/shipments")
     route.side_effect = [page_of(cursor="a"), page_of(cursor="b"), page_of(cursor="a"), page_of()]
 
-    with pytest.raises(SchemaMismatch, match='resource "shipments": the cursor of page 3 was given before'):
+    with pytest.raises(SchemaMismatch, match='resource "shipments": the cursor of page 3 repeats an earlier one'):
         [page async for page in client.pages("shipments")]
 
 
@@ -430,7 +430,9 @@ async def test_a_429_that_asks_for_an_hour_is_told_at_once_and_asked_again_every
     for requests in (1, 2):
         assert route.call_count == requests
         await anyio.sleep(100)
-        with pytest.raises(RateLimited, match=r"GET /v1/shipments: not sent: the API asked to wait, for \d+ s more"):
+        with pytest.raises(
+            RateLimited, match=r"GET /v1/shipments: not sent: the API asked dockbell to wait, \d+ s are left"
+        ):
             await client.read_page("shipments")
         await anyio.sleep(200)
         with contextlib.suppress(RateLimited):
@@ -951,7 +953,7 @@ async def test_an_order_that_may_have_been_created_is_never_sent_again(
     route = api.post("/v1/sales-orders")
     route.side_effect = [trouble, httpx.Response(201, json={})]
 
-    with pytest.raises(SourceUnavailable, match=r"; the order may have been created: look before ordering again$"):
+    with pytest.raises(SourceUnavailable, match=r"; the API may have created the order: check before you order again$"):
         await client.create_sales_order({})
 
     assert route.call_count == 1

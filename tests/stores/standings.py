@@ -19,7 +19,7 @@ from tests.stores.places import Place
 _FILE_TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 _DATABASE_TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'holders'"
 ATTEMPTS: Final = (
-    "event  at                    sink  attempt  came to                                         took     answer",
+    "event  at                    sink  attempt  result                                          took     answer",
     "#4     2026-11-21 12:00:00Z  erp   1        failed: HTTP 503; next at 2026-11-21 12:00:05Z  0.034 s  busy",
     "#4     2026-11-21 12:00:05Z  erp   2        delivered, HTTP 200                             1.200 s  thanks",
 )

@@ -145,7 +145,7 @@ async def test_a_token_that_cannot_be_read_is_told_to_the_operator_once_and_to_n
             told = [str(fact) for fact in ear.facts if isinstance(fact, TokenUnreadable)]
             assert (
                 told
-                == [f"web: [web] token: file {place}: no such file or directory; make it readable, or name another"]
+                == [f"web: [web] token: file {place}: no such file or directory; make it readable, or use another"]
                 * expected
             )
             place.write_text("t")

@@ -30,18 +30,18 @@ from dockbell.host.evaluator import SHARED
 from dockbell.ports import Sink, Source
 from dockbell.telemetry import Fact, RequestSent, SourceWaits, Telemetry
 
-_NO_SINKS: Final = "none is configured: events are recorded, and can only be pulled; add [sinks.NAME]"
+_NO_SINKS: Final = "no sinks: dockbell records events, and clients can only pull them; add [sinks.NAME]"
 _LOOKS_AT_ONCE: Final = 64
 """Of sources, sinks and others, so that thousands do not take all file descriptors."""
 _PATIENCE: Final = timedelta(minutes=1)
 _TRIAL_PATIENCE: Final = timedelta(minutes=2)
-_PROVISIONAL: Final = "learned, so provisional: no {missing} until a whole pass has proved it unique"
+_PROVISIONAL: Final = "provisional, because learned: no {missing} until a complete pass proves it unique"
 _LOOKED_AT: Final = 25
 _ANY: Final = "*"
 _SKEW_TOLD: Final = timedelta(seconds=2)
 _NO_DATE: Final = {
-    ClockSource.RESET: "no Date that can be believed: time is taken from x-ratelimit-reset",
-    ClockSource.LOCAL: "no Date that can be believed: time is taken from our own clock",
+    ClockSource.RESET: "no reliable Date: dockbell takes the time from x-ratelimit-reset",
+    ClockSource.LOCAL: "no reliable Date: dockbell takes the time from the local clock",
 }
 
 
@@ -101,9 +101,9 @@ async def check(
 def _count_included(config: Config) -> Finding:
     origins = config.origins
     files, sources = len(origins.included), len(origins.sources)
-    of_all = f"{_count(len(config.sources), 'source')} in all"
+    of_all = f"{_count(len(config.sources), 'source')} in total"
     if not files:
-        return Finding("include", fails=False, detail=f"no file is there that it names; {of_all}", warns=True)
+        return Finding("include", fails=False, detail=f"no file matches; {of_all}", warns=True)
     detail = f"{_count(files, 'file')} with {_count(sources, 'source')}; {of_all}"
     return Finding("include", fails=False, detail=detail)
 
@@ -123,7 +123,7 @@ def _find_rivals(config: Config, name: str) -> str:
     """Return what is wrong where another sink claims what this one needs for itself alone; empty where none does."""
     claims = {other: settings.owned_by(config.name, other).claim() for other, settings in config.sinks.items()}
     rivals = [other for other, claim in claims.items() if claim and claim == claims[name] and other != name]
-    return f"{claims[name]} is that of sink {rivals[0]} too, and they throw each other out" if rivals else ""
+    return f"sink {rivals[0]} also uses {claims[name]}, and they disconnect each other" if rivals else ""
 
 
 async def _check_source(
@@ -134,7 +134,7 @@ async def _check_source(
     seen: dict[Feed, Sequence[JSON]],
 ) -> Sequence[Finding]:
     if config.sources[name].paused:
-        return [Finding(f"source {name}", fails=False, detail="paused, not asked")]
+        return [Finding(f"source {name}", fails=False, detail="paused, not checked")]
     ear = _Ear()
     try:
         source = open_source(name, Telemetry(ear.hear))
@@ -234,7 +234,7 @@ async def _judge_conditions(
         answer = await SHARED.evaluate_aside(condition, facts)
         said = answer.value if answer.is_plain or answer is Answer.COSTLY else condition.find_obstacle(facts)
         is_doubtful = answer in (Answer.MISSING, Answer.COSTLY)  # of other records it may say something else
-        fails, detail = not (answer.is_plain or is_doubtful), f"of {each.resource} {key}: {said}"
+        fails, detail = not (answer.is_plain or is_doubtful), f"for {each.resource} {key}: {said}"
         yield Finding(subject, fails=fails, detail=detail, warns=is_doubtful)
 
 
@@ -266,9 +266,9 @@ def _find_unmet(
     subject: str, key: str, places: Iterable[str], records: Sequence[JSON], detail: Iterable[str]
 ) -> Iterator[Finding]:
     """Return a finding for each place that no record has; what a detail brings, a list does not show."""
-    looked = "the one record that was looked at does not have it"
+    looked = "the one record checked does not have it"
     if len(records) > 1:
-        looked = f"none of the {len(records)} records that were looked at has it"
+        looked = f"none of the {len(records)} records checked has it"
     unlisted = {(member,) for member in detail}
     for place in places if records else ():
         tokens = pointer.parse(place)
@@ -294,9 +294,9 @@ def _describe_answer(page: Page, answer: RequestSent | None) -> Iterator[str]:
     yield "no rate limit headers" if answer.remaining is None else f"{answer.remaining} requests left"
     if page.clock is ClockSource.DATE:
         if page.asked_at - page.received_at > _SKEW_TOLD:
-            yield f"clock ahead of ours by {format_age(page.asked_at - page.received_at)}"
+            yield f"API clock {format_age(page.asked_at - page.received_at)} ahead of the local clock"
         elif page.received_at - page.answered_at > _SKEW_TOLD:
-            yield f"clock behind ours by {format_age(page.received_at - page.answered_at)}"
+            yield f"API clock {format_age(page.received_at - page.answered_at)} behind the local clock"
     else:
         yield _NO_DATE[page.clock]
 
@@ -318,7 +318,7 @@ def _describe_shape(page: Page, each: FeedSettings) -> str:
         raise SchemaMismatch(f"{error}; set key in [resources.{resource.name}]") from error
     missing = "deletions" if is_own_id(shape.key, resource.name) else "events"
     provisional = "" if settings.key else f" ({_PROVISIONAL.format(missing=missing)})"
-    return f"key {' + '.join(shape.key)}{provisional}, dated by {shape.updated_at or 'nothing'}"
+    return f"key {' + '.join(shape.key)}{provisional}, timestamp {shape.updated_at or 'none'}"
 
 
 # A test event --------------------------------------------------------------------------------------------------------

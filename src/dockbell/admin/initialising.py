@@ -28,42 +28,42 @@ _SHOWN: Final = ("every", "key", "updated_at")
 _TOLD: Final = ("key", "updated_at", "updated_since", "bound", "precision of since", "end of list", "same order twice")
 """What is worth a comment where it could not be found out."""
 _HEAD: Final = """\
-# The configuration of dockbell, written by "dockbell init" and yours to change. "dockbell check" finds what would fail,
-# "dockbell run" is the daemon. config.example.toml has every key with its default.
+# The configuration of dockbell, written by "dockbell init"; edit it as you need. "dockbell check" reports what would
+# fail, "dockbell run" starts the daemon. config.example.toml has every key with its default.
 """
-_NAME: Final = "names this dockbell in the source of its events"
+_NAME: Final = "name of this dockbell in the source of its events"
 _STORE: Final = (
-    Line("url", "sqlite:///dockbell.db", "where snapshots and events are kept; relative to this file's folder"),
-    Line("keep_events", "7d", "how long events are kept, and longer while a sink waits for them"),
+    Line("url", "sqlite:///dockbell.db", "where to store snapshots and events; relative to this file's folder"),
+    Line("keep_events", "7d", "how long to keep events; longer while a sink waits for them"),
 )
 _MEASURED: Final = """\
-# Measured with {sent} requests; "dockbell probe" measures it again and says more. What it did not find out is assumed.
+# Measured with {sent} requests; the rest is assumed. "dockbell probe" measures again, and prints more details.
 """
 _UNMEASURED: Final = """\
 # Not measured: {reason}.
-# The rest is assumed. What identifies the records is not known, so dockbell learns it: until a whole pass has proven
-# the key unique, there are no deletions, and no events at all unless the key is the record's own id. "dockbell probe"
-# finds the key.
+# The rest is assumed. No key is set, so dockbell learns what identifies the records: until a complete pass proves the
+# key unique, dockbell publishes no deletions, and no events at all unless the key is the record's own id.
+# "dockbell probe" finds the key.
 """
 _TYPES: Final = {
-    "mqtt": "each event, and the latest state of each record, retained",
-    "webhook": "each event a signed POST",
-    "stdout": "each event a line of JSON on standard output",
+    "mqtt": "publishes each event, and retains the latest state of each record",
+    "webhook": "sends each event as a signed POST",
+    "stdout": "writes each event to standard output as a line of JSON",
 }
 _MQTT: Final = """\
-# username = "dockbell"                      # where the broker asks for one; its password stands in a file:
+# username = "dockbell"                      # if the broker requires one; its password, in a file:
 # password = {{ file = "{name}.password" }}
-# state_topic = ""                           # the latest state of each record is retained; "" leaves that out
+# state_topic = ""                           # "" turns off the retained latest state of each record
 """
 _START: Final = """\
-# start = "state"                            # each stored record once, before all that changes; default: "now"
+# start = "state"                            # first sends each stored record once; default: "now"
 # resources = ["shipments", "stock"]         # only these; default: all
 """
 _NO_SINK: Final = """\
-# [sinks.receiver]                           # where events go: without any they are recorded, and can be pulled
+# [sinks.receiver]                           # where to send events; without a sink, clients can only pull them
 # type = "webhook"
 # url = "https://erp.example.com/hooks/dockbell"
-# secret = { file = "receiver.secret" }      # made by "dockbell secret"
+# secret = { file = "receiver.secret" }      # created with "dockbell secret"
 """
 
 
@@ -111,9 +111,9 @@ def compose(plan: Plan) -> str:
     """Return the configuration as TOML, a comment on every line."""
     tables = [_HEAD, write_table((), [Line("name", plan.name, _NAME)]), write_table(("store",), _STORE)]
     if plan.listen:
-        lines = [Line("listen", plan.listen, "the status page, metrics and pull feeds")]
+        lines = [Line("listen", plan.listen, "address of the status page, metrics and pull feeds")]
         if plan.token:
-            why = "what the page asks for; without it nothing can be decided there"
+            why = "token for the page; without it, you can decide nothing there"
             lines.append(Line("token", {"file": plan.token}, why))
         tables.append(write_table(("web",), lines))
     tables.append(write_table(("sources", SOURCE), _describe_account(plan)))
@@ -134,11 +134,13 @@ def _describe_account(plan: Plan) -> Iterator[Line]:
     advice = None if plan.report is None else plan.report.advice
     lines = {} if advice is None else {line.key: line for line in advice.account}
     accepted = "accepted" if advice is not None else "not tried"
-    yield Line("base_url", plan.base_url, lines["base_url"].reason if lines else "what comes before /v1")
-    yield Line("api_key", dict(plan.api_key), f"{accepted}; read again when the API refuses it")
+    yield Line("base_url", plan.base_url, lines["base_url"].reason if lines else "URL without /v1")
+    yield Line("api_key", dict(plan.api_key), f"{accepted}; dockbell reads it again when the API refuses it")
     default = SourceSettings.model_fields["requests_per_minute"].default
-    yield lines.get("requests_per_minute", Line("requests_per_minute", default, "assumed: what the API allows the key"))
-    yield Line("share", SourceSettings.model_fields["share"].default, "of these, how much dockbell uses")
+    yield lines.get(
+        "requests_per_minute", Line("requests_per_minute", default, "assumed: limit of the API for this key")
+    )
+    yield Line("share", SourceSettings.model_fields["share"].default, "share of the limit that dockbell uses")
 
 
 def _describe_feed(resource: str, lines: Sequence[Line], findings: Sequence[Finding]) -> Iterator[Line]:
@@ -150,11 +152,11 @@ def _describe_feed(resource: str, lines: Sequence[Line], findings: Sequence[Find
             yield line
     for each in findings:
         if each.subject == f"{SOURCE}/{resource}" and each.state is State.UNTOLD and each.what in _TOLD:
-            yield Line("", None, f"not found out: {each.what}; {each.evidence}")
+            yield Line("", None, f"unknown: {each.what}; {each.evidence}")
 
 
 def _describe_defaults() -> str:
-    hows = {True: "how often it is polled", False: "how often it is read whole"}
+    hows = {True: "how often to poll", False: "how often to read the whole list"}
     return "\n".join(
         write_table(("resources", name), [Line("every", settings.every, hows[RESOURCES[name].polled])])
         for name, settings in BUILT_IN.items()
@@ -164,8 +166,8 @@ def _describe_defaults() -> str:
 def _describe_sink(sink: FirstSink) -> str:
     lines = {
         "type": Line("type", sink.kind, _TYPES[sink.kind]),
-        "url": Line("url", sink.url, "where they go"),
-        "secret": Line("secret", {"file": sink.secret}, "what signs them; the receiver verifies them with it"),
+        "url": Line("url", sink.url, "where to send events"),
+        "secret": Line("secret", {"file": sink.secret}, "signs the events; the receiver verifies them with it"),
     }
     table = write_table(("sinks", sink.name), [lines[key] for key in sink.table()])
     return table + (_MQTT.format(name=sink.name) if sink.kind == "mqtt" else "") + _START
@@ -205,7 +207,7 @@ class Files:
             raise ConfigError(f"{self.path}: not written, {found}")
         for path in (self.path, *(self.path.with_name(name) for name in names)):
             if not self.replace and os.path.lexists(path):
-                raise ConfigError(f"{path}: exists already, and is not overwritten; name another file, or add --force")
+                raise ConfigError(f"{path}: already exists; choose another file, or add --force")
 
     def write(self, text: str, load: Callable[[Path], Config]) -> Sequence[Path]:
         """Write everything once the text has proven to be a configuration; return the files that are new.
@@ -232,7 +234,7 @@ class Files:
                 path.unlink(missing_ok=True)
             if isinstance(error, OSError):
                 reason = (error.strerror or str(error)).lower()
-                raise ConfigError(f"{self.path}: cannot be written, {reason}; name another file") from error
+                raise ConfigError(f"{self.path}: cannot be written, {reason}; choose another file") from error
             raise
         return [self.path, *new]
 
@@ -247,7 +249,7 @@ class Files:
                 check_owner(path)  # who has made a secret knows it
                 continue
             if path.is_dir():
-                raise ConfigError(f"{path}: is a folder, and cannot become a file; move it away")
+                raise ConfigError(f"{path}: is a folder; move it away")
             drafts[path] = write_draft(path, f"{secret}\n", PRIVATE)
             (replaced if is_there else new).append(path)
         return replaced, new
@@ -261,7 +263,7 @@ def _put_in_place(draft: Path, path: Path, *, replace: bool) -> None:
         try:
             os.link(draft, path)  # unlike a rename, it never replaces
         except FileExistsError:
-            raise ConfigError(f"{path}: exists already, and is not overwritten; add --force") from None
+            raise ConfigError(f"{path}: already exists; add --force") from None
         draft.unlink()
     with suppress(OSError):  # some file systems sync no folders
         folder = os.open(path.parent, os.O_RDONLY)

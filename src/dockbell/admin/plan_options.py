@@ -112,7 +112,7 @@ class Setup:
                 (feed,) = find_feeds([name], [Feed(each.source, each.resource) for each in self.feeds])
                 of_feeds.setdefault(feed, {})[key] = _read_number(value) if key == "weight" else value
             elif key in _FEED_KEYS:
-                raise ValueError(f"{key} is of a feed, such as stock.{place}={value}; got {show(text)}")
+                raise ValueError(f"{key} is a setting of a feed, such as stock.{place}={value}; got {show(text)}")
             else:
                 raise ValueError(f'"{key}" cannot be changed here; {suggest(key, (*_FEED_KEYS, *_SOURCE_KEYS))}')
         feeds = [_change_feed(each, of_feeds.get(Feed(each.source, each.resource), {})) for each in self.feeds]
@@ -123,11 +123,13 @@ class Setup:
         if name in self.sources:
             return name
         if not self.sources:
-            raise ValueError("no source is read: each is paused")
+            raise ValueError("no source to plan: all are paused")
         if name:
             raise ValueError(f'source "{name}" is not configured; {suggest(name, self.sources)}')
         if len(self.group_by_key()) > 1:
-            raise ValueError(f"{key} is of a source; name one of {', '.join(f'{each}.{key}' for each in self.sources)}")
+            raise ValueError(
+                f"{key} is a setting of a source; use one of {', '.join(f'{each}.{key}' for each in self.sources)}"
+            )
         return next(iter(self.sources))
 
 

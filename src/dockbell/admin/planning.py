@@ -40,7 +40,7 @@ _REMEDIES: Final = {
     BackgroundKind.TRAILING: "shorten lookback",
     BackgroundKind.RECONCILE: "raise reconcile",
     BackgroundKind.CONFIRM: "raise confirm_after",
-    BackgroundKind.CRON: "make cron rarer",
+    BackgroundKind.CRON: "run cron less often",
 }
 
 
@@ -315,5 +315,5 @@ def _find_background(
 def _blame(supply: Supply) -> str:
     dear = max(supply.background, key=lambda each: each.requests)
     takes = f"{dear.kind} of {dear.feed.resource} takes {per_minute(dear.requests)}"
-    needs = f"needs {per_minute(supply.taken)} of {per_minute(supply.total)} requests a minute beside the feeds"
+    needs = f"needs {per_minute(supply.taken)} of {per_minute(supply.total)} requests a minute for background work"
     return f"{needs}: {takes}; {_REMEDIES[dear.kind]}"

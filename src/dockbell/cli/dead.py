@@ -133,7 +133,9 @@ def show(config_path: str | None, *, sink: str, feed: str, sequence: int, as_jso
     _, found = _load(config, sink, selection, 1)
     if not found:
         (meant,) = selection.feeds
-        raise click.UsageError(f'{meant} #{sequence} is no dead letter of {sink}; "dockbell dead {sink}" lists them')
+        raise click.UsageError(
+            f'sink {sink} has no dead letter {meant} #{sequence}; "dockbell dead {sink}" lists its dead letters'
+        )
     (letter,) = found
     event, attempts = _load_event(config, letter)
     _print_letter(letter, event, attempts, _explain_filters(config, sink, event), as_json=as_json)
@@ -166,7 +168,7 @@ def retry(sink: str, *, everything: bool, config_path: str | None, as_json: bool
     async def act(command_store: CommandStore) -> Retried:
         await _refuse_unknown(config, command_store, sink)
         if sink not in config.sinks:
-            raise click.UsageError(f"sink {sink} is not configured any more; its dead letters can only be discarded")
+            raise click.UsageError(f"sink {sink} is no longer configured; you can only discard its dead letters")
         return await retry_dead(command_store, sink, config.sinks[sink], selection, now())
 
     came = use_command_store(config, act)
@@ -176,8 +178,8 @@ def retry(sink: str, *, everything: bool, config_path: str | None, as_json: bool
         print_json({"sink": sink, **asdict(came), "replays": state.replays, "problems": problems})
     else:
         if came.released:
-            click.echo(f"{came.released} records that were on hold go on with their dead letter")
-        click.echo(f"{came.entered} dead letters are to be sent again; {state.replays} events wait to be sent so")
+            click.echo(f"{came.released} records on hold continue with their dead letter")
+        click.echo(f"queued {came.entered} dead letters for replay; {state.replays} replays are waiting")
         if came.entered or came.released:
             for obstacle in find_obstacles(config, state):
                 print_lines(obstacle)
@@ -216,14 +218,14 @@ def discard(sink: str, *, everything: bool, config_path: str | None, as_json: bo
     if as_json:
         print_json({"sink": sink, "discarded": letters, "released": released})
     else:
-        click.echo(f"{letters} dead letters are discarded")
+        click.echo(f"discarded {letters} dead letters")
         if released:
-            click.echo(f"{released} records that were on hold go on with their next event")
+            click.echo(f"{released} records on hold continue with their next event")
 
 
 def _read_choice(config: Config, chosen: Chosen, *, everything: bool) -> Selection:
     if everything == any(chosen.values()):
-        raise click.UsageError("choose dead letters by --feed, --key or --sequence, or all of them by --all alone")
+        raise click.UsageError("select dead letters with --feed, --key or --sequence, or pass only --all")
     return read_selection(config, chosen)
 
 
@@ -270,8 +272,8 @@ def _print_letters(groups: Sequence[DeadGroup], letters: Sequence[Undelivered]) 
     )
     rest = sum(group.letters for group in groups[_LISTED:])
     click.echo(
-        f"\n{f'and {rest} with other errors; ' if rest else ''}{total} dead letters in all;"
-        " a SINK, --feed, --key or --sequence narrows them down to a list"
+        f"\n{f'and {rest} with other errors; ' if rest else ''}{total} dead letters in total;"
+        " narrow down with SINK, --feed, --key or --sequence to list them"
     )
 
 
@@ -315,7 +317,11 @@ def _print_letter(
     if event is not None:
         print_raw(msgspec.json.format(event.body))
     else:  # what it was told when it began is no event of the feed
-        click.echo("it tells of the record as it is stored" if found.type else "its event is not kept any more")
+        click.echo(
+            "no recorded event: dockbell sends the record as it is stored"
+            if found.type
+            else "dockbell no longer keeps its event"
+        )
 
 
 def _describe_letter(each: Undelivered) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def print_attempts(attempts: Iterable[tuple[str, Attempt]]) -> None:
     ]
     if rows:
         click.echo("\nattempts")
-        print_table(("event", "at", "sink", "attempt", "came to", "took", "answer"), rows)
+        print_table(("event", "at", "sink", "attempt", "result", "took", "answer"), rows)
 
 
 def _tell_verdict(attempt: Attempt) -> str:

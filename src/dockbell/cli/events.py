@@ -85,18 +85,18 @@ def events(
     config = read_followed(config_path)
     if event is not None:
         if follow or any(chosen.values()):
-            raise click.UsageError("EVENT names one event: leave out what chooses events")
+            raise click.UsageError("EVENT selects one event; remove the options that select events")
         _print_one(config, event, as_json=as_json)
         return
     sources, resources = [*config.sources, NOTICES.source], [*RESOURCES, NOTICES.resource]
     for option, known in {"sources": sources, "resources": resources, "changes": CHANGES}.items():
         for name in chosen[option]:
             if name not in known:  # no event can have it
-                raise click.UsageError(f'--{option[:-1]}: "{name}" is not known; {suggest(name, known)}')
+                raise click.UsageError(f'--{option[:-1]}: unknown {option[:-1]} "{name}"; {suggest(name, known)}')
     types = find_types(config)
     for name in chosen["types"]:
         if name not in types:  # there may be some from before, of a named event that is gone
-            click.echo(f'--type: there are no events of type "{name}" now; {suggest(name, types)}', err=True)
+            click.echo(f'--type: the configuration has no event type "{name}"; {suggest(name, types)}', err=True)
     try:
         anyio.run(_print, config, Choice(**chosen), last, follow, as_json)
     except KeyboardInterrupt:
@@ -112,7 +112,7 @@ def _print_one(config: Config, text: str, *, as_json: bool) -> None:
 
     told = _find(config, text)
     if told is None:
-        missing = f'event {text}: is not kept, or was never recorded; "dockbell events" lists the last'
+        missing = f'event {text}: no longer kept, or never recorded; "dockbell events" lists the latest events'
         click.echo(missing, err=True)
         exit_if(missing)
         return
@@ -238,7 +238,7 @@ async def _find_catalogue(config: Config) -> Catalogue:
     try:
         read_store = await app.open_read_store(config)
     except StoreError as error:
-        click.echo(f"{error}; the schemas of records stay open", err=True)
+        click.echo(f"{error}; the record schemas stay open", err=True)
         return await find_catalogue(config, None)
     async with aclosing(read_store):
         return await find_catalogue(config, read_store)

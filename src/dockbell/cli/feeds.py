@@ -90,7 +90,7 @@ def deletes(config_path: str | None, *, action: str, feed: str | None, as_json: 
     if action == "list" and as_json:
         print_json([_describe_deletions(each) for each in held])
     elif not held and not as_json:
-        click.echo("no deletions are held")
+        click.echo("no deletions held")
     elif action == "list":
         _print_deletions(held)
     else:
@@ -132,7 +132,7 @@ def drift(config_path: str | None, *, action: str, feed: str | None, as_json: bo
     if action == "list" and as_json:
         print_json([_describe_drift(each) for each in found])
     elif not meant and not as_json:
-        click.echo("no drift is held")
+        click.echo("no drift held")
     elif action == "list":
         _print_drift(found)
     else:
@@ -163,7 +163,7 @@ def _print_drift(found: Sequence[HeldDrift]) -> None:
     rows = [(each.feed, ", ".join(each.paths), each.count or "", each.since, each.decision) for each in found]
     print_table(("feed", "fields", "readings", "since", "decision"), rows)
     click.echo(
-        '\n"dockbell drift absorb FEED" is silent, "dockbell drift publish FEED" publishes an update of each record'
+        '\n"dockbell drift absorb FEED" publishes nothing, "dockbell drift publish FEED" an update of each record'
     )
 
 
@@ -250,6 +250,6 @@ async def _run_here(config: Config, feeds: Sequence[Feed], kind: CommandKind, li
 
     start_log(log_stream())
     logging.getLogger().setLevel(logging.WARNING)
-    click.echo("no daemon runs: doing it here", err=True)
+    click.echo("no daemon is running: running the command here", err=True)
     reading = Reading(lines, await load_expected(config) if lines.is_shown else None)
     return await run_commands(config, Telemetry(log_fact, reading.hear), [(feed, kind) for feed in feeds])

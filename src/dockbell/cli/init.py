@@ -27,7 +27,7 @@ _KEY_VARIABLE: Final = "DOCKBELL_API_KEY"
 _KEY_FILE: Final = "dockbell.key"
 _TOKEN_FILE: Final = "dockbell.token"
 _LISTEN: Final = "127.0.0.1:8470"
-_ADDRESS: Final = "Address of the API, what comes before /v1"
+_ADDRESS: Final = "URL of the API, without /v1"
 _TOKEN_BYTES: Final = 32
 _REQUESTS: Final = 40
 _APART: Final = timedelta(seconds=1)
@@ -37,7 +37,7 @@ _EXAMPLES: Final = {
     "webhook": "https://erp.example.com/hooks/dockbell",
 }
 _VERIFY: Final = """\
-{secret} holds what signs the events; give it to the receiver, which verifies each with it:
+{secret} contains the secret that signs the events; the receiver verifies each event with it:
   from standardwebhooks import Webhook
   event = Webhook(open("{secret}").read().strip()).verify(body, headers)\
 """
@@ -97,15 +97,15 @@ def init(
     from dockbell.core.publishing.signature import mint
 
     if api_key_env is not None and api_key_file is not None:
-        raise click.UsageError("--api-key-env and --api-key-file: give one of them")
+        raise click.UsageError("--api-key-env and --api-key-file: pass only one of them")
     if no_page and listen is not None:
-        raise click.UsageError("--listen and --no-page: give one of them")
+        raise click.UsageError("--listen and --no-page: pass only one of them")
     asking = _Asking(is_asking=sys.stdin.isatty() and sys.stdout.isatty() and not yes)
     files = Files(path or Path(os.environ.get("DOCKBELL_CONFIG") or "dockbell.toml"), replace=force)
     files.refuse_existing()
     if asking.is_asking:
         click.echo(
-            f"dockbell init asks a few questions and writes {files.path}. Ctrl-C ends it, and nothing is written.\n"
+            f"dockbell init asks a few questions and writes {files.path}. Ctrl-C stops it without writing anything.\n"
         )
     url = asking.ask("--base-url", base_url, _ADDRESS, check=_check_base_url)
     key, usable = _choose_key(asking, files, api_key_env, api_key_file)
@@ -117,7 +117,7 @@ def init(
     name = asking.ask("--name", name, "Name of this dockbell, in the source of its events", default="dockbell")
     first = _choose_sink(asking, sink, sink_url)
     is_reached = first is None or no_probe or _try_sink(first, url, usable)
-    while not is_reached and asking.choose("Try again, or keep it as it is?", ("again", "keep")) == "again":
+    while not is_reached and asking.choose("Try again, or keep this sink?", ("again", "keep")) == "again":
         first = _choose_sink(asking, None, None)
         is_reached = first is None or _try_sink(first, url, usable)
     address = "" if no_page else _choose_page(asking, listen)
@@ -211,12 +211,12 @@ def _choose_key(
         shown = absolute.relative_to(folder) if absolute.is_relative_to(folder) else absolute
         return {"file": str(shown)}, {"file": str(absolute)}
     is_set = bool(os.environ.get(_KEY_VARIABLE))
-    if is_set and asking.confirm(f"Take the API key from the environment variable {_KEY_VARIABLE}?", default=True):
+    if is_set and asking.confirm(f"Use the API key in the environment variable {_KEY_VARIABLE}?", default=True):
         return {"env": _KEY_VARIABLE}, {"env": _KEY_VARIABLE}
     if not asking.is_asking:
-        raise click.UsageError(f"--api-key-env or --api-key-file is missing; or set {_KEY_VARIABLE}")
+        raise click.UsageError(f"--api-key-env or --api-key-file is missing; pass one, or set {_KEY_VARIABLE}")
     files.refuse_existing(_KEY_FILE)
-    typed: str = click.prompt(f"API key (not shown; kept in {files.path.with_name(_KEY_FILE)})", hide_input=True)
+    typed: str = click.prompt(f"API key (hidden; stored in {files.path.with_name(_KEY_FILE)})", hide_input=True)
     files.secrets[_KEY_FILE] = typed.strip()
     files.rewrite.add(_KEY_FILE)
     return {"file": _KEY_FILE}, typed.strip()
@@ -226,8 +226,8 @@ def _choose_sink(asking: _Asking, kind: str | None, url: str | None) -> FirstSin
     from dockbell.admin.initialising import KINDS, FirstSink
 
     if kind is None and url is not None:
-        raise click.UsageError("--sink-url goes with --sink")
-    kind = asking.ask("--sink", kind, "Where shall events go first", default="none", choices=tuple(KINDS))
+        raise click.UsageError("--sink-url requires --sink")
+    kind = asking.ask("--sink", kind, "Where to send events first", default="none", choices=tuple(KINDS))
     if kind == "none":
         return None
     if kind == "stdout":
@@ -256,7 +256,7 @@ def _choose_page(asking: _Asking, listen: str | None) -> str:
     try:
         return WebSettings.model_validate({"listen": listen or _LISTEN, "token": "unknown"}).listen
     except (ValueError, ConfigError) as error:
-        raise click.UsageError(f"--listen: {listen} is no address and port such as {_LISTEN}") from error
+        raise click.UsageError(f"--listen: must be an address and a port such as {_LISTEN}, got {listen}") from error
 
 
 # What is looked at ---------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def _look(asking: _Asking, url: str, key: object) -> tuple[Report | None, str]:
     try:
         with showing() as lines:
             report = anyio.run(
-                partial(measure, config, SOURCE, lines, "asking the API", requests=_REQUESTS, apart=_APART)
+                partial(measure, config, SOURCE, lines, "probing the API", requests=_REQUESTS, apart=_APART)
             )
     except ConfigError:
         raise
@@ -308,7 +308,9 @@ def _go_on_without(asking: _Asking, reason: str) -> str:
                 return ""
             case "write":
                 return reason
-    raise DockbellError(f"{reason}; nothing is written; --no-probe writes it without asking the API")
+    raise DockbellError(
+        f"{reason}; nothing was written; --no-probe writes the configuration without contacting the API"
+    )
 
 
 def _try_sink(first: FirstSink, url: str, key: object) -> bool:
@@ -341,14 +343,14 @@ def _tell_what_is_next(files: Files, first: FirstSink | None, address: str, key:
     if first is not None and first.secret:
         click.echo(f"\n{_VERIFY.format(secret=files.path.with_name(first.secret))}")
     option = "" if files.path == Path("dockbell.toml") else f" --config {files.path}"
-    lines = [(f"dockbell check{option}", "what would fail"), (f"dockbell run{option}", "the daemon")]
+    lines = [(f"dockbell check{option}", "see what would fail"), (f"dockbell run{option}", "run the daemon")]
     if first is not None and first.kind != "stdout":
-        lines.insert(1, (f"dockbell test {first.name}{option}", "a marked event to the sink"))
+        lines.insert(1, (f"dockbell test {first.name}{option}", "send a marked event to the sink"))
     width = max(len(command) for command, _ in lines)
     click.echo("\nnext:")
     for command, words in lines:
         click.echo(f"  {command:<{width}}   {words}")
     if address:
-        click.echo(f"its page: http://{address}; it asks for what is in {files.path.with_name(_TOKEN_FILE)}")
+        click.echo(f"status page: http://{address}; its token is in {files.path.with_name(_TOKEN_FILE)}")
     if "env" in key:
-        click.echo(f"each needs the key in the environment: {key['env']}")
+        click.echo(f"each command needs the API key in the environment variable {key['env']}")

@@ -45,7 +45,7 @@ def move_store(config_path: str | None, *, url: str | None, undo: bool, as_json:
       dockbell move-store --undo
     """
     if (url is None) is not undo:
-        raise click.UsageError("name the database, postgresql://user@host/database, or give --undo alone")
+        raise click.UsageError("pass the URL of the database, postgresql://user@host/database, or only --undo")
     config = read_config(config_path)
     if url is None:
         _take_back(config, as_json=as_json)
@@ -78,13 +78,13 @@ def _move(config: Config, url: str, *, as_json: bool) -> None:
 def _tell(config: Config, moved: Moved, seconds: float) -> None:
     path = config.store.path
     if moved.copy is not None:
-        print_lines(f"{path}: was an older dockbell's; as it was then, it is in {moved.copy}")
-    how = "was there already, and is the same" if moved.was_there else "moved and compared"
+        print_lines(f"{path}: written by an older dockbell; {moved.copy} is a copy of the file as it was")
+    how = "already moved, and identical" if moved.was_there else "moved and compared"
     names = ("record", "event", "feed", "sink", "row")
     counts = ", ".join(_count(getattr(moved, f"{name}s"), name) for name in names)
-    print_lines(f"{moved.place}: {how} in {seconds:,} s: {counts} in all")
-    print_lines(f'{path}: is kept, and refused from now on; "dockbell move-store --undo" takes it back')
-    click.echo("next: put the URL in [store] url, its password in $PGPASSWORD or ~/.pgpass, and start the daemon")
+    print_lines(f"{moved.place}: {how} in {seconds:,} s: {counts} in total")
+    print_lines(f'{path}: kept, but dockbell refuses to use it from now on; "dockbell move-store --undo" returns to it')
+    click.echo("next: set [store] url to the URL, put its password in $PGPASSWORD or ~/.pgpass, and start the daemon")
 
 
 def _count(number: int, name: str) -> str:
@@ -98,4 +98,4 @@ def _take_back(config: Config, *, as_json: bool) -> None:
     if as_json:
         print_json({"path": str(config.store.path), "was_moved_to": place})
     else:
-        print_lines(f"{config.store.path}: is used again, under new event ids; it was moved to {place}")
+        print_lines(f"{config.store.path}: in use again, with new event ids; it had been moved to {place}")

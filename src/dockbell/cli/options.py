@@ -80,7 +80,7 @@ def read_followed(config_path: str | None) -> Config:
     try:
         return anyio.run(load_newest, config)
     except ConfigError as error:
-        for line in (*error.problems, "what follows is by the configuration file, which that revision has replaced"):
+        for line in (*error.problems, "this command uses the configuration file, which that revision has replaced"):
             click.echo(f"{click.style('warning:', fg='yellow')} {line}", err=True)
         return config
 
@@ -122,7 +122,7 @@ def choose_sink(config: Config, name: str, others: Iterable[str] = ()) -> None:
 
     known = dict.fromkeys([*config.sinks, *others])
     if name not in known:
-        raise click.UsageError(f'no sink "{name}"; {suggest(name, known) if known else "none is configured"}')
+        raise click.UsageError(f'no sink "{name}"; {suggest(name, known) if known else "no sinks are configured"}')
 
 
 def choose_feeds(config: Config, names: Iterable[str], others: Iterable[Feed] = ()) -> tuple[Feed, ...]:
@@ -158,7 +158,7 @@ def read_selection(config: Config, chosen: Chosen) -> Selection:
     if (span := chosen["span"]) is not None:
         first, last = read_option("--sequence", lambda: read_span(span))
         if len(feeds) != 1:
-            raise click.UsageError("--sequence counts in one feed; name it by --feed")
+            raise click.UsageError("--sequence applies to one feed; select it with --feed")
     return Selection(feeds, read_option("--key", lambda: read_keys(chosen["keys"])), first=first, last=last)
 
 
@@ -203,9 +203,7 @@ def find_obstacles(config: Config, state: SinkState) -> Sequence[str]:
 
     obstacles = []
     if state.paused:
-        obstacles.append(
-            f'sink {state.name} is paused ({state.paused}): they are sent after "dockbell resume {state.name}"'
-        )
+        obstacles.append(f'sink {state.name} is paused ({state.paused}): "dockbell resume {state.name}" sends them')
     if not app.find_holder(config):
-        obstacles.append('no daemon runs: they will be sent when one does, "dockbell run"')
+        obstacles.append('no daemon is running: "dockbell run" starts one, which sends them')
     return obstacles

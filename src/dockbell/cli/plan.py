@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _HEADINGS: Final = ("feed", "cost", "changes/min", "every", "planned", "requests/min", "budget", "mean", "p99")
 _MEASURED: Final = ("measured mean", "measured p99")
-_ASSUMED: Final = "* assumed: nothing is known of it yet; --records and --changes say it better\n"
+_ASSUMED: Final = "* assumed, not learned yet; set better values with --records and --changes\n"
 
 
 @click.command()

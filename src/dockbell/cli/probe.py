@@ -147,15 +147,15 @@ def probe(
     from dockbell.errors import ConfigError
 
     if api_key_env is not None and base_url is None:
-        raise click.UsageError("--api-key-env goes with --base-url; a configuration names its own key")
+        raise click.UsageError("--api-key-env requires --base-url; a configuration has its own key")
     if base_url is not None and (config_path is not None or sources):
-        raise click.UsageError("--base-url is probed without a configuration; leave --config and --source out")
+        raise click.UsageError("--base-url works without a configuration; remove --config and --source")
     try:
         pause = parse_duration(apart)
     except ValueError as error:
         raise click.UsageError(f"--apart {error}") from error
     if output is not None and output.exists():
-        raise ConfigError(f"{output}: exists already, and is not overwritten; name another file with -o")
+        raise ConfigError(f"{output}: already exists; choose another file with -o")
     key = {"env": api_key_env or KEY_VARIABLE}
     config = read_config(config_path) if base_url is None else app.configure(base_url, key)
     with showing() as lines:
@@ -181,13 +181,13 @@ async def _probe_all(
 
     for name in sources:
         if name not in config.sources:
-            raise ConfigError(f'--source: "{name}" is no source; {suggest(name, config.sources)}')
+            raise ConfigError(f'--source: unknown source "{name}"; {suggest(name, config.sources)}')
     meant = {each.source for each in config.feeds() if not resources or each.resource in resources}
     chosen = [name for name in config.sources if name in meant and (not sources or name in sources)]
     if not chosen:
-        raise ConfigError("--resource: is not read from these sources; enable it, or name another")
+        raise ConfigError("--resource: not read from these sources; enable it, or choose another")
     return [
-        await measure(config, name, lines, f"asking {name}", resources, requests=requests, apart=apart)
+        await measure(config, name, lines, f"probing {name}", resources, requests=requests, apart=apart)
         for name in chosen
     ]
 
@@ -228,7 +228,7 @@ def _write(path: Path, toml: str) -> None:
             file.write(toml)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ConfigError(f"{path}: cannot be written, {reason}; name another file with -o") from error
+        raise ConfigError(f"{path}: cannot be written, {reason}; choose another file with -o") from error
     click.echo(f"written to {path}", err=True)
 
 

@@ -78,7 +78,7 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
         print_json(describe_history(account, key))
         return
     if account.key != key:
-        print_lines(f'key "{key}" is taken for {account.key}\n')
+        print_lines(f'key "{key}" is read as {account.key}\n')
     _print(account)
     if reason := explain(account):
         click.echo(f"\n{click.style('why:', bold=True)} {reason}")
@@ -87,7 +87,7 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
 def _print(account: RecordHistory) -> None:
     print_lines(f"{account.feed} {account.key}: {_tell_record(account)}")
     for title, headings, rows in (
-        ("runs that covered it", ("asked", "run", "result"), _run_rows(account.runs)),
+        ("runs that covered the record", ("asked", "run", "result"), _run_rows(account.runs)),
         ("findings", ("at", "via", "finding", "modified", "fingerprint", "event"), map(_note_row, account.notes)),
         ("events", ("sequence", "recorded", "type", "id", "sinks"), map(_event_row, account.events)),
     ):
@@ -98,7 +98,7 @@ def _print(account: RecordHistory) -> None:
     attempts = [(trace.sink, each) for told in account.events for trace in told.traces for each in trace.log]
     attempts.sort(key=lambda each: each[1].began_at)
     if len(attempts) > _ATTEMPTS_SHOWN:
-        click.echo(f"\nof {len(attempts)} attempts the last {_ATTEMPTS_SHOWN} are shown; --json has all")
+        click.echo(f"\nshowing the last {_ATTEMPTS_SHOWN} of {len(attempts)} attempts; --json shows all")
     print_attempts(attempts[-_ATTEMPTS_SHOWN:])
 
 
@@ -108,10 +108,10 @@ def _tell_record(account: RecordHistory) -> str:
     if record is not None:
         if record.gone_at is not None:
             words.append(f"since {write_cell(record.gone_at)}")
-        words += [f"revision {record.revision}", f"modified {write_cell(record.modified) or 'at no known time'}"]
+        words += [f"revision {record.revision}", f"modified {write_cell(record.modified) or 'at an unknown time'}"]
         words.append("purged" if record.is_purged else f"fingerprint {_shorten(record.fingerprint)}")
         if record.held_at is not None:
-            words.append(f"a reading is held since {write_cell(record.held_at)}")
+            words.append(f"a reading held since {write_cell(record.held_at)}")
     if account.quarantined:
         words.append("in quarantine")
     return ", ".join(words)
@@ -147,7 +147,7 @@ def _note_row(note: Noted) -> tuple[object, ...]:
 def _event_row(told: EventTrace) -> tuple[object, ...]:
     event = told.event
     sinks = "; ".join(f"{trace.sink} {tell_delivery(trace)}" for trace in told.traces)
-    kind = f"{event.type} (unjudged: its condition took too long)" if told.is_unjudged else event.type
+    kind = f"{event.type} (unjudged: its condition took too long to evaluate)" if told.is_unjudged else event.type
     return (f"#{event.sequence}", told.recorded_at, kind, event.id, sinks)
 
 
@@ -194,21 +194,25 @@ def purge(config_path: str | None, *, feed: str, key: str, anyway: bool, yes: bo
     config = read_followed(config_path)
     (meant,) = read_selection(config, {"feed_names": (feed,), "keys": (), "span": None}).feeds
     if meant.resource not in RESOURCES:
-        raise click.UsageError(f"{meant} holds no records")
+        raise click.UsageError(f"{meant} has no records")
     try:
         target = ask_store(config, lambda read_store: find_target(read_store, meant, key))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if target is None:
-        _refuse(meant, key, "nothing is stored of it", as_json=as_json)
+        _refuse(meant, key, "not in the store", as_json=as_json)
     elif target.is_there and not anyway:
-        words = "it is still there, so that the next pass would store it again; remove it from the API, or add --anyway"
+        words = (
+            "the record still exists, so the next pass would store it again; remove it from the API, or add --anyway"
+        )
         _refuse(meant, target.key, words, as_json=as_json)
     else:
         if not yes:
             if not _is_asked():
-                raise click.UsageError("this erases for good, and there is no terminal to ask at; add --yes")
-            click.confirm(f"erase all content of {meant} {target.key}, for good?", abort=True, err=True)
+                raise click.UsageError(
+                    "purge erases permanently and cannot ask for confirmation without a terminal; add --yes"
+                )
+            click.confirm(f"permanently erase all content of {meant} {target.key}?", abort=True, err=True)
         result = anyio.run(_purge, config, target)
         _tell_result(target, result, as_json=as_json)
         exit_if(not result.is_done)
@@ -252,7 +256,7 @@ def _tell_result(target: Target, result: Result, *, as_json: bool) -> None:
         told = {"feed": str(target.feed), "key": target.key, "outcome": result.verdict}
         print_json({**told, **result.counts, "detail": result.detail})
     elif result.is_done:
-        news = ", subscribers are told" if result.counts["published"] else ""
-        click.echo(f"{target.feed} {target.key}: erased, {result.counts['emptied']} kept events are empty{news}")
+        news = ", subscribers get a last event" if result.counts["published"] else ""
+        click.echo(f"{target.feed} {target.key}: erased, {result.counts['emptied']} kept events emptied{news}")
     else:
         click.echo(f"{target.feed} {target.key}: {result.verdict}: {result.detail}", err=True)

@@ -242,8 +242,8 @@ async def _reload(config: Config) -> Result:
     from dockbell.ports import CommandKind
 
     if not app.find_holder(config):
-        none = f'no daemon works on {redact_url(config.store.url)}; "dockbell run" starts one'
-        moved = "one that was started with another [store] url follows the new one when it is started again"
+        none = f'no daemon uses {redact_url(config.store.url)}; "dockbell run" starts one'
+        moved = "a daemon that started with another [store] url needs a restart to use the new one"
         return Result(None, "failed", detail=f"{none}; {moved}")
     async with aclosing(await app.open_command_store(config)) as command_store:
         commands = await enqueue_commands(command_store, [None], CommandKind.RELOAD, app.now())

@@ -42,8 +42,14 @@ def sandbox_options(command: _Command) -> _Command:
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
-@click.option("--port", type=click.IntRange(0, 65_535), default=8480, show_default=True, help="0 for any free port")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8480,
+    show_default=True,
+    help="Port to listen on; 0 for any free port.",
+)
 @sandbox_options
 def sandbox(host: str, port: int, **chosen: Any) -> None:
     """Serve a simulated API to develop against.
@@ -74,7 +80,7 @@ async def _serve(options: SandboxOptions, host: str, port: int) -> None:
         reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)
         raise DockbellError(f"sandbox: cannot listen on {host}:{port}, {reason}; choose another --port") from error
     if records >= _SLOW_FROM:
-        click.echo(f"making {records} records ...", err=True)
+        click.echo(f"creating {records} records ...", err=True)
     with listener, anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with serve(Sandbox(options), host, listener=listener) as url:
             click.echo(f"sandbox: {url}, {records} records, {options.activity:g} changes a second")

@@ -90,7 +90,7 @@ def secret(*, ed25519: bool) -> None:
         key = signing_key.mint(secrets.token_bytes(_SECRET_BYTES))
         public = signing_key.SigningKey(key).public
         click.echo(key)
-        click.echo(f"the public key, for the receiver: {public}", err=True)
+        click.echo(f"public key for the receiver: {public}", err=True)
         return
 
     from dockbell.core.publishing.signature import mint
@@ -124,9 +124,9 @@ def pause(config_path: str | None, *, sink: str, reason: str, as_json: bool) -> 
     if as_json:
         print_json({"sink": sink, "paused": state.paused, "paused_at": state.paused_at, "changed": is_new})
     elif is_new:
-        click.echo(f'sink {sink} is paused; its events wait for "dockbell resume {sink}"')
+        click.echo(f'sink {sink} is paused; its events wait until "dockbell resume {sink}"')
     else:
-        print_lines(f"sink {sink} is paused already, since {write_cell(state.paused_at)}: {state.paused}")
+        print_lines(f"sink {sink} is already paused, since {write_cell(state.paused_at)}: {state.paused}")
 
 
 @click.command()
@@ -150,11 +150,11 @@ def resume(config_path: str | None, *, sink: str, as_json: bool) -> None:
     if as_json:
         print_json({"sink": sink, "changed": was_paused, "owed": state.owed, "daemon": holder or None})
     elif not was_paused:
-        click.echo(f'sink {sink} is not paused; "dockbell retry {sink}" sends at once what waits for its next attempt')
+        click.echo(f'sink {sink} is not paused; "dockbell retry {sink}" retries its waiting events now')
     else:
-        click.echo(f"sink {sink} goes on; {state.owed} events are owed")
+        click.echo(f"resumed sink {sink}; {state.owed} events are owed")
         if not holder:
-            click.echo('no daemon runs: they will be sent when one does, "dockbell run"')
+            click.echo('no daemon is running: "dockbell run" starts one, which sends them')
 
 
 @click.command()
@@ -181,7 +181,7 @@ def retry(config_path: str | None, *, sink: str, as_json: bool) -> None:
         told = {"sink": sink, "keys": hurried.keys, "replays": hurried.replays}
         print_json(told | {"paused": state.paused or None, "daemon": app.find_holder(config) or None})
         return
-    click.echo(f"sink {sink}: {hurried.keys} records and {hurried.replays} replays that waited are due now")
+    click.echo(f"sink {sink}: {hurried.keys} waiting records and {hurried.replays} waiting replays are due now")
     for obstacle in find_obstacles(config, state):
         print_lines(obstacle)
 
@@ -248,15 +248,15 @@ def replay(
     given = (*chosen.values(), ids, since, until, failed, never_sent)
     if cancel:
         if any(given) or everything or dry_run:
-            raise click.UsageError("--cancel forgets all replays of the sink that wait; give nothing else")
+            raise click.UsageError("--cancel cancels all waiting replays of the sink; remove the other options")
         forgotten = use_command_store(config, lambda command_store: forget_replays(command_store, sink))
         if as_json:
             print_json({"sink": sink, "forgotten": forgotten})
         else:
-            click.echo(f"{forgotten} replays are forgotten")
+            click.echo(f"cancelled {forgotten} replays")
         return
     if everything == any(given):
-        raise click.UsageError("choose events by at least one option, or all of them by --all alone")
+        raise click.UsageError("select events with at least one option, or pass only --all")
     selection = replace(
         read_selection(config, chosen),
         ids=ids,
@@ -296,11 +296,11 @@ async def _replay(command_store: CommandStore, config: Config, sink: str, select
     replaying = Replaying(command_store, sink, settings, reaches, selection)
     if replaying.unwanted:
         feeds = ", ".join(map(str, replaying.unwanted))
-        raise click.UsageError(f"sink {sink} takes nothing of {feeds}; see its sources and resources")
+        raise click.UsageError(f"sink {sink} takes no events of {feeds}; check its sources and resources")
     with showing() as lines:
 
         def tell(looked: int, total: int, chosen: int) -> None:
-            words = f"{looked:,} of {total:,} events looked at, {chosen:,} chosen"
+            words = f"{looked:,} of {total:,} events checked, {chosen:,} chosen"
             lines.tell(f"sink {sink}", words, done=looked, of=total)
 
         return await replaying.run(now(), tell, dry=dry)
@@ -319,11 +319,13 @@ def _print(config: Config, replayed: Replayed, state: SinkState, *, dry: bool) -
             click.echo(f"and {replayed.chosen - len(replayed.sample)} more")
         click.echo(f"{replayed.chosen} events would be sent again; nothing was written")
     elif not rows:
-        click.echo("no kept event is chosen")
+        click.echo("no kept event matches")
     else:
-        click.echo(f"{replayed.chosen} events are to be sent again; {state.replays} wait to be sent to {state.name}")
+        click.echo(f"queued {replayed.chosen} events for replay; {state.replays} replays are waiting for {state.name}")
         if state.replays:
-            click.echo("they go below live traffic, marked dockbell-replay: true, in no promised order")
+            click.echo(
+                "they have lower priority than live traffic, no guaranteed order, and the mark dockbell-replay: true"
+            )
             for obstacle in find_obstacles(config, state):
                 print_lines(obstacle)
     print_reasons(replayed.problems)

@@ -142,9 +142,9 @@ def set_(
     patterns = [word for word in words if "=" not in word]
     settings = [word for word in words if "=" in word]
     if not patterns:
-        raise click.UsageError("say which source to change by its NAME")
+        raise click.UsageError("pass the NAME of at least one source")
     if not settings and not unset:
-        raise click.UsageError("say what to change by KEY=VALUE or --unset KEY")
+        raise click.UsageError("pass at least one KEY=VALUE or --unset KEY")
     edit = edits.change(patterns, read_pairs(settings), unset)
     _write(config_path, edit, "set", looks_up=looks_up, as_json=as_json)
 
@@ -215,7 +215,7 @@ def remove(config_path: str | None, *, patterns: tuple[str, ...], yes: bool, as_
     edit = edits.remove(patterns)
     if not yes:
         if not sys.stdin.isatty():
-            raise click.UsageError("there is no terminal to ask at; add --yes")
+            raise click.UsageError("remove cannot ask for confirmation without a terminal; add --yes")
         names = edit(anyio.run(load_shared_table, _find(config_path))).removed
         click.confirm(f"remove {_name(names)}? Records and events stay in the store", abort=True, err=True)
     _write(config_path, edit, "remove", as_json=as_json)
@@ -269,10 +269,10 @@ def list_(
         return
     shown = found if everything or not sys.stdout.isatty() else found[:_LISTED]
     if shown:
-        print_table(("source", "base URL", "paused", "process", "its own"), list(map(_row, shown)))
+        print_table(("source", "base URL", "paused", "process", "own settings"), list(map(_row, shown)))
         click.echo()
     if len(shown) < len(found):
-        click.echo(f"and {len(found) - len(shown):,} more; a NAME narrows them down, and --all lists them all")
+        click.echo(f"and {len(found) - len(shown):,} more; narrow down with NAME, or list all with --all")
     count = sum(each.is_paused for each in found)
     click.echo(f"{_count(len(found))}, {count:,} paused")
 
@@ -345,7 +345,7 @@ def _tell(written: Written, command: str, *, as_json: bool, is_trial: bool) -> N
     if is_trial:
         click.echo("nothing was written")
     elif written.revision:
-        click.echo(f"revision {written.revision}, which all processes follow within seconds")
+        click.echo(f"revision {written.revision}; all processes follow it within seconds")
     else:
         click.echo("nothing changed")
 

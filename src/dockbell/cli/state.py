@@ -56,7 +56,7 @@ def state(config_path: str | None, *, feed: str | None, key: str | None, text: s
     import anyio
 
     if text is not None and key is not None:
-        raise click.UsageError("KEY names one record; leave --find out")
+        raise click.UsageError("KEY selects one record; remove --find")
     anyio.run(_print, read_followed(config_path), feed, key, text, deleted)
 
 
@@ -68,7 +68,7 @@ async def _print(config: Config, name: str | None, key: str | None, text: str | 
         states = {state.feed: state for state in await read_store.load_feeds()}
         feeds = choose_feeds(config, () if name is None else (name,), states)
         if name is not None and feeds[0].resource not in RESOURCES:
-            raise click.UsageError(f"{feeds[0]} holds no records")
+            raise click.UsageError(f"{feeds[0]} has no records")
         for feed in feeds:
             if key is not None:
                 await _print_one(read_store, feed, states.get(feed), key, deleted=deleted)
@@ -82,7 +82,7 @@ async def _print_all(read_store: ReadStore, feed: Feed, state: FeedState | None,
     from dockbell.core.text_search import TextSearch
 
     if state is None or not state.passes or state.rebaselining:
-        click.echo(f"{feed}: its baseline is not complete yet, records may be missing", err=True)
+        click.echo(f"{feed}: the baseline is not complete yet; records may be missing", err=True)
     if state is not None:
         search = TextSearch(text)
         async for record in read_all(read_store, state, with_gone=deleted):
@@ -100,9 +100,9 @@ async def _print_one(read_store: ReadStore, feed: Feed, state: FeedState | None,
         raise click.UsageError(str(error)) from error
     problem = ""
     if record is None:
-        problem = f'nothing is stored of it; "dockbell why {feed} {key}" may say why'
+        problem = f'not in the store; "dockbell why {feed} {key}" may explain why'
     elif record.gone_at is not None and not deleted:
-        problem = f"was deleted at {write_cell(record.gone_at)}; --deleted prints what is left of it"
+        problem = f"deleted at {write_cell(record.gone_at)}; --deleted prints what is left"
     else:
         print_raw(write_stored(feed, record))
     if problem:

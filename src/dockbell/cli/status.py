@@ -127,7 +127,7 @@ def _print_remarks(found: Status, *, verbose: bool) -> None:
     if verbose:
         lines += [f"{each.feed}: {name}: {words}" for each in found.feeds for name, words in each.learned]
         lines += [
-            f"{each.feed}: quarantine: {bad.problem} (last met {_age(bad.last_at, found.at)} ago)"
+            f"{each.feed}: quarantine: {bad.problem} (last seen {_age(bad.last_at, found.at)} ago)"
             for each in found.feeds
             for bad in each.bad
         ]

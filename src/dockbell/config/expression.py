@@ -95,7 +95,7 @@ class Program:
         self._surely_quick = -1 if self._cost is None else self._cost.find_largest(_STEPS_MAX, _SIZE_MAX)
         self._nothing = Facts(self.looks_at, **_NOTHING, others=_SOME)
         if self._cost is not None and self._cost.steps(self._nothing.measure()) > _STEPS_USABLE:
-            fact = f"got {show(text)}, which takes longer whatever a record holds"
+            fact = f"got {show(text)}, which takes longer for any record"
             raise ValueError(f"must take less than a second, {fact}")
 
     def __eq__(self, other: object) -> bool:
@@ -138,7 +138,7 @@ class Expression(Program):
         # One that chooses may give something else of a real record.
         kind = "" if "?" in text else self._find_kind(self._nothing)
         if kind not in ("", _BOOLEAN):
-            raise ValueError(f"must be true or false of a change, got {show(text)}, which is always {kind}")
+            raise ValueError(f"must be true or false for a change, got {show(text)}, which is always {kind}")
 
     def describe(self, facts: Facts) -> str:
         """Return in words what it says: ``holds``, ``is text, neither true nor false``."""
@@ -297,8 +297,8 @@ def _say_where(problem: str) -> str:
     line, column, what = match.groups()
     place = f"column {column}" if line == "1" else f"line {line}, column {column}"
     if what.startswith(_LONE) and (lone := what.removeprefix(_LONE).strip(" '")) in _DOUBLED:
-        return f'{place}: "{lone}" alone means nothing here; write "{_DOUBLED[lone]}"'
-    return f"{place}: {'it ends too early' if _END in what else what.partition(' expecting ')[0]}"
+        return f'{place}: "{lone}" is not an operator; write "{_DOUBLED[lone]}"'
+    return f"{place}: {'unexpected end' if _END in what else what.partition(' expecting ')[0]}"
 
 
 def check_expression(text: str) -> str:

@@ -16,13 +16,13 @@ from dockbell.config.wording import refuse
 from dockbell.errors import ConfigError
 
 _HELD: Final = "sources"
-_NOT_THERE: Final = "not found; write it, or take it out of include"
-_GONE: Final = "was in its folder a moment ago, and is not there now; try again, or remove a link that leads nowhere"
+_NOT_THERE: Final = "not found; create it, or remove it from include"
+_GONE: Final = "listed in its folder, but not found; try again, or remove a broken link"
 
 
 def _check_pattern(pattern: str) -> str:
     if "**" in pattern:
-        raise ValueError(f'must not hold "**", got {show(pattern)}; name each level of folders, such as "a/*/*.toml"')
+        raise ValueError(f'must not contain "**", got {show(pattern)}; write each folder level, such as "a/*/*.toml"')
     return pattern
 
 
@@ -46,7 +46,7 @@ def find_files(pattern: str, folder: Path) -> list[Path]:
     if wild is None:
         return [start]
     if not start.is_dir():
-        raise ConfigError(f"include: {start}: no such folder; make it, or correct {show(pattern)}")
+        raise ConfigError(f"include: {start}: no such folder; create it, or correct {show(pattern)}")
     return sorted(_match(start, parts[wild:]))
 
 
@@ -90,7 +90,7 @@ def read_included(table: Table, path: Path, known: Container[str]) -> tuple[Tabl
         for name, settings in found.items():
             if name in sources:
                 place = name_place((_HELD, name))
-                problems.append(f"{file}: {place}: is in {homes.get(name, path)} too; rename one, or remove it")
+                problems.append(f"{file}: {place}: also defined in {homes.get(name, path)}; rename or remove one")
             else:
                 sources[name], homes[name] = settings, str(file)
     if problems:
@@ -151,5 +151,5 @@ def _find_misplaced(held: Table, path: Path, known: Container[str]) -> Iterator[
     for key in held:
         if key != _HELD:
             remedy = f"move it to {path}" if key in known else "correct or remove it"
-            words = f"does not belong in an included file, which holds [sources.NAME] only; {remedy}"
+            words = f"not allowed in an included file, which may contain only [sources.NAME]; {remedy}"
             yield f"{name_place((key,))}: {words}"

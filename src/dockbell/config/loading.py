@@ -24,7 +24,7 @@ from dockbell.errors import ConfigError
 
 _LINES_MOST: Final = 20
 """Of so many problems the lines are looked for: each takes up to half a second in a long file."""
-_NO_FILE: Final = 'not found; run "dockbell init" to make one, or "dockbell demo" to look around'
+_NO_FILE: Final = 'not found; run "dockbell init" to create one, or "dockbell demo" to try dockbell'
 
 
 def find(option: str | None, environ: Mapping[str, str]) -> Path:

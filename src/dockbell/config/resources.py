@@ -45,7 +45,7 @@ class NamedEventSettings(Settings):
     @classmethod
     def _refuse_reserved(cls, name: str) -> str:
         if name in RESERVED:
-            raise ValueError(f'must not be "{name}", which is dockbell\'s own; choose another')
+            raise ValueError(f'must not be "{name}", which dockbell reserves; choose another')
         return name
 
 
@@ -100,16 +100,16 @@ class ResourceSettings(Settings):
         names = [event.name for event in events]
         twice = [index for index, name in enumerate(names) if name in names[:index]]
         if twice:
-            raise misfit(*(((index, "name"), f'"{names[index]}" is there already; rename one') for index in twice))
+            raise misfit(*(((index, "name"), f'"{names[index]}" is used twice; rename one') for index in twice))
         return events
 
     @model_validator(mode="after")
     def _refuse_two_schedules(self) -> Self:
         if self.every is not None and self.cron is not None:
-            raise misfit((("cron",), "every is given too; keep one of them"))
+            raise misfit((("cron",), "conflicts with every; keep one of them"))
         if self.at_most is not None and not self.is_auto:
             given = "cron" if self.every is None else "every"
-            raise misfit((("at_most",), f'is for every = "auto", and {given} says when; keep one of them'))
+            raise misfit((("at_most",), f'needs every = "auto", but {given} is set; keep one of them'))
         return self
 
 
@@ -162,7 +162,9 @@ def _refuse_signal(resource: str, settings: ResourceSettings) -> str:
     carrier = SIGNALS.get(resource)
     if carrier is None:
         return (
-            "does not apply: it is for stock and packages; remove it" if "signal" in settings.model_fields_set else ""
+            "does not apply: only stock and packages have a signal; remove it"
+            if "signal" in settings.model_fields_set
+            else ""
         )
     allowed = ("auto", "off", carrier)
     names = ", ".join(f'"{name}"' for name in allowed)

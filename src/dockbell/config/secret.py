@@ -77,11 +77,11 @@ class Secret(Settings):
             value = Revealed(_clean(self._look_up()))
             self._check_value(value)
         except KeyError:
-            remedy = 'export it, or name another source of the value: { env = "NAME" } or { file = "path" }'
+            remedy = 'export it, or use another { env = "NAME" } or { file = "path" }'
             raise ConfigError(f"{subject} is not set; {remedy}") from None
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise ConfigError(f"{subject}: {reason}; make it readable, or name another") from None
+            raise ConfigError(f"{subject}: {reason}; make it readable, or use another") from None
         except UnicodeDecodeError:
             raise ConfigError(f"{subject} must be UTF-8") from None
         except ValueError as error:

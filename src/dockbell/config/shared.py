@@ -34,7 +34,7 @@ def encode_shared(table: Table, *, says_all: bool = False) -> str:
     try:
         return encode(shared)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"configuration: cannot be shared as JSON, {error}; write it as text") from None
+        raise ConfigError(f"configuration: cannot be converted to JSON, {error}; write the value as text") from None
 
 
 def encode(shared: Table) -> str:

@@ -52,7 +52,9 @@ def fill_in(table: Table) -> Filled:
             if (variable := _name_variable(value, name)) and (
                 first := firsts.setdefault((key, variable), name)
             ) != name:
-                words = f"is variable {variable}, which {first} reads too; rename one, or give it its own {key}"
+                words = (
+                    f"uses the environment variable {variable}, like source {first}; rename one, or set its own {key}"
+                )
                 problems.append((("sources", name, key), words))
     return Filled(table | {"sources": filled}, inherited, tuple(problems))
 
@@ -66,7 +68,7 @@ def find_bad_placeholders(shared: Table) -> Iterator[tuple[Place, str]]:
         for *place, text in _find_texts(value, key):
             for word in _PLACEHOLDERS.findall(text):
                 if word != PLACEHOLDER:
-                    yield tuple(place), f'unknown placeholder "{word}"; known is {PLACEHOLDER}'
+                    yield tuple(place), f'unknown placeholder "{word}"; available: {PLACEHOLDER}'
 
 
 def _replace(value: Any, name: str) -> Any:
@@ -116,4 +118,7 @@ def _find_unreplaced(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
             for index, item in enumerate(value):
                 yield from _find_unreplaced(item, (*place, index))
         case str() if PLACEHOLDER in value:
-            yield place, f"{PLACEHOLDER} is not replaced in resources; write it in [sources.NAME.resources] of each"
+            yield (
+                place,
+                f"dockbell does not replace {PLACEHOLDER} in resources; set the value in each [sources.NAME.resources]",
+            )

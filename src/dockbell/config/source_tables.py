@@ -127,11 +127,11 @@ def read_rows(text: str, label: str) -> GivenSources:
                 continue
             if name in places:
                 line = places[name].rpartition(": ")[2]
-                problems.append(f"{place}: source {show(name)} is in {line} too; remove one")
+                problems.append(f"{place}: source {show(name)} is also in {line}; remove one")
             else:
                 tables[name], places[name] = table, place
     except csv.Error as error:
-        problems.append(f"{label}: line {rows.line_num}: is not CSV, {error}; correct it")
+        problems.append(f"{label}: line {rows.line_num}: invalid CSV, {error}; correct it")
     if problems:
         raise refuse(problems)
     return GivenSources(tables, places)
@@ -143,7 +143,7 @@ def _check_header(header: list[str], label: str) -> None:
         for key in header
         if not _KEY.fullmatch(key)
     ]
-    problems += [f"column {key} is there twice; remove one" for key in dict.fromkeys(header) if header.count(key) > 1]
+    problems += [f"column {key} appears twice; remove one" for key in dict.fromkeys(header) if header.count(key) > 1]
     if _NAME not in header:
         hint = suggest(_NAME, header) if header else ""
         problems.append(f"column {_NAME} is missing; add it{f', {hint}' if hint.endswith('?') else ''}")
@@ -153,7 +153,7 @@ def _check_header(header: list[str], label: str) -> None:
 
 def _read_row(header: list[str], cells: list[str]) -> tuple[str, Table]:
     if len(cells) != len(header):
-        raise ConfigError(f"must have {len(header)} cells, as the header has, got {len(cells)}")
+        raise ConfigError(f"must have {len(header)} cells, like the header, got {len(cells)}")
     table: Table = {}
     name = ""
     for key, cell in zip(header, map(str.strip, cells), strict=True):
@@ -162,7 +162,7 @@ def _read_row(header: list[str], cells: list[str]) -> tuple[str, Table]:
         elif cell:
             _put(table, key, read_value(cell))
     if not name:
-        raise ConfigError(f"{_NAME} is empty; say which source it is")
+        raise ConfigError(f"{_NAME} is empty; enter the name of the source")
     return name, table
 
 
@@ -175,7 +175,7 @@ def _put(table: Table, key: str, value: Any) -> None:
         if not isinstance(inner, dict):
             break
     if not isinstance(inner, dict) or last in inner:
-        raise ConfigError(f"{write_keys(key.split('.'))} is given twice; remove one")
+        raise ConfigError(f"{write_keys(key.split('.'))} is set twice; remove one")
     inner[last] = value
 
 

@@ -166,15 +166,13 @@ class SinkSettings(Settings):
     @model_validator(mode="after")
     def _need_every_patch(self) -> Self:
         if self.coalesce and self.payload == "patch":
-            raise misfit(
-                (("coalesce",), 'leaves changes out, of which payload = "patch" needs each; remove one of them')
-            )
+            raise misfit((("coalesce",), 'skips changes, but payload = "patch" needs every change; remove one of them'))
         return self
 
     @model_validator(mode="after")
     def _need_a_filter_to_leave(self) -> Self:
         if self.on_leave == "send" and self.where is None:
-            raise misfit((("on_leave",), '"send" is for sinks with where; add one, or remove it'))
+            raise misfit((("on_leave",), '"send" requires where; add where, or remove on_leave'))
         return self
 
     def owned_by(self, dockbell: str, sink: str) -> Self:
@@ -236,7 +234,7 @@ class Config(Settings):
         may_come = store is not None and store.path is None  # from another process
         may_come = may_come or not (info.context or {}).get("needs_sources", True)
         if not sources and info.data.get("include") == () and not may_come:  # a folder of sources may be empty
-            raise ValueError("none is configured; add [sources.main] with base_url and api_key")
+            raise ValueError("no source is configured; add [sources.main] with base_url and api_key")
         problems = []
         firsts: dict[tuple[str, Secret], str] = {}
         for name, source in sources.items():
@@ -281,7 +279,7 @@ class Config(Settings):
                 continue
             for place, need in settings.needed:
                 if (taken := find_taken(settings.drop, place)) is not None:
-                    words = f'must not hold "{taken}": {need} of {feed.source}/{feed.resource} is {place}; remove it'
+                    words = f'must not contain "{taken}": {need} of {feed.source}/{feed.resource} is {place}; remove it'
                     problems.append(((*self._find_table(feed), feed.resource, "drop"), words))
         if problems:
             raise misfit(*dict(problems).items())
@@ -356,7 +354,7 @@ def _find_dead_filters(sink: SinkSettings, feeds: Sequence[FeedSettings]) -> Ite
     known = {feed.source: None for feed in feeds}
     for source in sink.sources or () if known else ():
         if source not in known:
-            yield "sources", f'"{source}" is no source; {suggest(source, known)}'
+            yield "sources", f'unknown source "{source}"; {suggest(source, known)}'
     wanted = known.keys() if sink.sources is None else frozenset(sink.sources)
     read = {feed.resource: None for feed in feeds if feed.source in wanted}
     for resource in sink.resources or ():
@@ -374,6 +372,6 @@ def _find_loose_patches(sink: SinkSettings, feeds: Sequence[FeedSettings]) -> It
             sink.resources is None or feed.resource in sink.resources
         )
         if is_taken and feed.settings.unordered:
-            order = f"their order counts for nothing in {feed.source}/{feed.resource} ({feed.settings.unordered[0]})"
-            yield "payload", f'"patch" names places in arrays, and {order}; use "full" or "thin"'
+            order = f"{feed.source}/{feed.resource} ignores the order of {feed.settings.unordered[0]}"
+            yield "payload", f'"patch" refers to positions in arrays, but {order}; use "full" or "thin"'
             return

@@ -20,10 +20,10 @@ _SEARCHED_MOST: Final = 200_000
 _KEY: Final = r"(\(.*\))"
 _PLAINLY: Final = {
     rf"Cannot declare {_KEY} twice|Cannot redefine namespace {_KEY}": (
-        "[{}] is there already; put the keys of both in one place"
+        "[{}] is already defined; put all its keys in one table"
     ),
-    rf"Cannot mutate immutable namespace {_KEY}": "{} has a value in braces or brackets already; add to that",
-    "Cannot overwrite a value": "this key has a value already; remove one of them",
+    rf"Cannot mutate immutable namespace {_KEY}": "{} already has a value in braces or brackets; add to that value",
+    "Cannot overwrite a value": "this key already has a value; remove one of them",
 }
 """What tomllib says in terms of Python or of its own, and how to say it."""
 

@@ -118,7 +118,7 @@ RETRY_SCHEDULE: Final = tuple(
 
 def _check_schedule(pauses: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
     if not pauses or pauses[0]:
-        raise ValueError('must begin with "0s": the first attempt is made at once')
+        raise ValueError('must begin with "0s": dockbell makes the first attempt at once')
     if len(pauses) > _ATTEMPTS_MOST:
         raise ValueError(f"must have at most {_ATTEMPTS_MOST} attempts, got {len(pauses)}")
     return pauses
@@ -168,7 +168,7 @@ def check_cron(text: str) -> str:
         raise ValueError(f"must have {wanted}, got {show(text)}")
     _, _, days, months, _ = map(_parse_cron_field, _CRON_FIELDS, fields)
     if min(days) > max(_LAST_DAYS[month - 1] for month in months):
-        raise ValueError(f"must come some day, got {show(text)}: no such month has such a day")
+        raise ValueError(f"must match a date, got {show(text)}: none of its months has such a day")
     return " ".join(fields)
 
 
@@ -259,17 +259,17 @@ def find_taken(drop: Iterable[str], place: str) -> str | None:
 # Queries -------------------------------------------------------------------------------------------------------------
 
 _OWN_PARAMETERS: Final = {
-    "updated_since": "dockbell sets it from what it has read",
-    "cursor": "dockbell sets it from page to page",
-    "limit": "dockbell sets the size of pages",
-    "expand": "it has a key of its own, expand = [...]",
+    "updated_since": "dockbell sets it for each poll",
+    "cursor": "dockbell sets it for each page",
+    "limit": "dockbell sets the page size",
+    "expand": "it has its own key, expand = [...]",
 }
 
 
 def _check_query(value: object) -> object:
     for name, given in value.items() if isinstance(value, dict) else ():
         if name in _OWN_PARAMETERS:
-            raise ValueError(f"must not hold {name}: {_OWN_PARAMETERS[name]}; remove it")
+            raise ValueError(f"must not contain {name}: {_OWN_PARAMETERS[name]}; remove it")
         if not isinstance(given, str | int):
             raise ValueError(f"{name} must be text, a whole number or true or false, got {name_kind(given)}")  # noqa: TRY004
     return value
@@ -327,9 +327,9 @@ def split_url(
 def _check_base_url(url: str) -> str:
     parts = split_url(url, '"https://api.example.com"')
     if "@" in parts.netloc:
-        raise ValueError("must not hold a user or password; the API takes api_key")
+        raise ValueError("must not contain a user or password; use api_key")
     if "?" in url or "#" in url:
-        raise ValueError("must not hold a query or a fragment; remove it")
+        raise ValueError("must not contain a query or a fragment; remove it")
     return url.rstrip("/")
 
 

@@ -34,7 +34,7 @@ def _check_proxy(text: str) -> str:
     try:
         given = ipaddress.ip_interface(text)
     except ValueError:
-        raise ValueError(f"{wanted}, got {show(text)}; write the address that its requests come from") from None
+        raise ValueError(f"{wanted}, got {show(text)}; write the address that the proxy connects from") from None
     if int(given.ip) != int(given.network.network_address):
         remedy = f"write {show(str(given.network))}"
         raise ValueError(f"must begin with the first address of its network, got {show(text)}; {remedy}")
@@ -101,7 +101,7 @@ class WebSettings(Settings):
     @model_validator(mode="after")
     def _need_a_token(self) -> Self:
         if self.token is None and not is_loopback(normalise_host(self.address[0])):
-            others = f"since others reach {self.listen}"
+            others = f"because other machines can reach {self.listen}"
             remedy = 'add token = { env = "DOCKBELL_WEB_TOKEN" }, or listen on 127.0.0.1'
             raise misfit((("token",), f"missing, {others}; {remedy}"))
         return self

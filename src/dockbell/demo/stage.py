@@ -284,11 +284,11 @@ def _prepare(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         intruder = find_intruder(folder)
     except OSError as error:
-        raise ConfigError(f"--keep {folder}: cannot be made, {(error.strerror or str(error)).lower()}") from error
+        raise ConfigError(f"--keep {folder}: cannot be created, {(error.strerror or str(error)).lower()}") from error
     if intruder:
         raise ConfigError(f"--keep {folder}: not used, {intruder}")
     if (folder / "dockbell.db").exists():
-        raise ConfigError(f"--keep {folder}: holds dockbell.db already; choose another folder, or remove it")
+        raise ConfigError(f"--keep {folder}: already contains dockbell.db; choose another folder, or remove it")
     return folder
 
 

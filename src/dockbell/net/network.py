@@ -31,13 +31,13 @@ def make_trust(
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except OSError as error:
-        raise ConfigError(f"{subject}: ca_file cannot be used, {explain(error)}, got {ca_file}") from error
+        raise ConfigError(f"{subject}: cannot use ca_file, {explain(error)}, got {ca_file}") from error
     if cert_file:
         try:
             context.load_cert_chain(cert_file, key_file, _refuse_password)
         except OSError as error:
             files = f"{cert_file} and {key_file}" if key_file else cert_file
-            raise ConfigError(f"{subject}: client certificate cannot be used, {explain(error)}, got {files}") from error
+            raise ConfigError(f"{subject}: cannot use the client certificate, {explain(error)}, got {files}") from error
     return context
 
 
@@ -65,7 +65,7 @@ def hint_at_tls(key: str) -> str:
 
     ``key`` is the key of the configuration that has the URL.
     """
-    return f"; if it speaks TLS at this port, {key} must begin with https:"
+    return f"; if it uses TLS on this port, {key} must begin with https:"
 
 
 def _explain_tls(error: ssl.SSLError) -> str:
@@ -75,7 +75,7 @@ def _explain_tls(error: ssl.SSLError) -> str:
         return f"certificate not accepted, {words[:1].lower()}{words[1:]}{remedy}"
     reason = getattr(error, "reason", None) or str(error)
     if reason == "WRONG_VERSION_NUMBER":
-        return "the server does not speak TLS at this port; check the port, or use a URL without TLS"
+        return "the server does not use TLS on this port; check the port, or use a URL without TLS"
     return f"TLS, {reason.lower().replace('_', ' ')}"
 
 

@@ -45,7 +45,7 @@ def _share(meaning: str, default: float = 0.0) -> float:
 
 
 def _number_of(what: str) -> int | None:
-    return _option(None, f"how many {what} instead of a share of the records", within=_SIZE, fixed=True)
+    return _option(None, f"Number of {what}, instead of a share of the records.", within=_SIZE, fixed=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,164 +59,173 @@ class SandboxOptions:
         ConfigError: A value cannot be used; it holds one complete sentence for each.
     """
 
-    seed: int = _option(1, "the same seed makes the same records and the same activity", within=_ANY, fixed=True)
-    records: int = _option(2000, "how many records at the start, over all five resources", within=_SIZE, fixed=True)
+    seed: int = _option(
+        1, "Seed of the records and the activity; the same seed gives the same ones.", within=_ANY, fixed=True
+    )
+    records: int = _option(2000, "Records at the start, over all five resources.", within=_SIZE, fixed=True)
     shipments: int | None = _number_of("shipments")
     packages: int | None = _number_of("packages")
     items: int | None = _number_of("items")
     stock: int | None = _number_of("stock levels")
     warehouses: int | None = _number_of("warehouses")
 
-    activity: float = _option(0.0, "changes a second over all resources; 0 for none", fixed=True)
-    keep_changes: int = _option(100_000, "how many changes its own log keeps", within=_SIZE, fixed=True)
+    activity: float = _option(0.0, "Changes per second over all resources; 0 for none.", fixed=True)
+    keep_changes: int = _option(100_000, "Changes that the sandbox's log keeps.", within=_SIZE, fixed=True)
 
-    api_keys: tuple[str, ...] = _option(("sandbox",), "the API keys that are accepted")
-    requests_per_minute: int = _option(300, "allowed requests a minute for each key; 0 for no limit")
-    orders_per_minute: int = _option(10, "allowed sales orders a minute for each key; 0 for no limit")
+    api_keys: tuple[str, ...] = _option(("sandbox",), "API key to accept.")
+    requests_per_minute: int = _option(300, "Allowed requests per minute for each key; 0 for no limit.")
+    orders_per_minute: int = _option(10, "Allowed sales orders per minute for each key; 0 for no limit.")
 
     envelope: str = _option(
         "",
-        "field that holds the records of a page; empty: the resource's name; {label}: as the specification labels it",
+        "Field that contains the records of a page; empty: the resource's name; {label}: the specification's label.",
     )
-    wrapper: str = _option("", "field of a listing's answer that holds all of it; empty: none")
-    end_of_list: Literal["null", "absent", "empty"] = _option("null", "next_cursor on the last page")
-    trailing_page: bool = _flag("a full last page has a cursor still, which leads to an empty page")
+    wrapper: str = _option("", "Field that wraps the whole answer of a listing; empty: none.")
+    end_of_list: Literal["null", "absent", "empty"] = _option("null", "Value of next_cursor on the last page.")
+    trailing_page: bool = _flag("Give a full last page a cursor, which leads to an empty page.")
     page_cap: int = _option(
-        PAGE_MOST, "most records on a page; a higher limit is accepted and ignored", within=(1, PAGE_MOST)
+        PAGE_MOST, "Maximum number of records on a page; a higher limit is accepted and ignored.", within=(1, PAGE_MOST)
     )
-    short_pages: float = _share("share of pages with fewer records than asked, and a cursor")
-    empty_pages: float = _share("share of pages with no record, and a cursor")
-    repeated_pages: float = _share("share of pages whose cursor leads to the same page again")
+    short_pages: float = _share("Share of pages with fewer records than requested, and a cursor.")
+    empty_pages: float = _share("Share of pages with no records, and a cursor.")
+    repeated_pages: float = _share("Share of pages whose cursor leads to the same page again.")
     cursors: Literal["keyset", "offset", "page"] = _option(
         "keyset",
-        "keyset cursors stay; pages of offset cursors drift; page: a page's number, so another limit shows others",
+        "Kind of cursor: keyset, stable; offset, pages drift; page, a page number, so another limit shows others.",
     )
     cursor_form: Literal["opaque", "digits", "integer"] = _option(
-        "opaque", "how a cursor is written: base64url, a string of digits, or a JSON integer"
+        "opaque", "Form of a cursor: base64url, a string of digits, or a JSON integer."
     )
-    cursor_lifetime: float = _option(0.0, "seconds after which a cursor is refused; 0 for never")
-    cursor_expired: Literal[400, 404, 410, 422] = _option(410, "status that refuses a cursor after its lifetime")
+    cursor_lifetime: float = _option(0.0, "Seconds after which a cursor is refused; 0 for never.")
+    cursor_expired: Literal[400, 404, 410, 422] = _option(410, "Status that refuses a cursor after its lifetime.")
     cursor_with: Literal["anything", "limit", "nothing"] = _option(
-        "anything", "what else a request with a cursor may say; other parameters are refused"
+        "anything", "Other parameters that a request with a cursor may have; the rest are refused."
     )
     result_window: int = _option(
-        0, "most records that the pages of a listing reach; a page beyond them is refused; 0 for all", within=_SIZE
+        0,
+        "Maximum number of records that the pages of a listing reach; pages beyond are refused; 0 for all.",
+        within=_SIZE,
     )
     listed_most: int | None = _option(
         None,
-        "most records that listings show: the youngest; others are found by their id only; none: all",
+        "Maximum number of records that listings show, the newest; others are found only by id; none: all.",
         within=_SIZE,
     )
-    since_most: float = _option(0.0, "seconds that updated_since may lie in the past; 0 for any time")
+    since_most: float = _option(0.0, "Seconds that updated_since may be in the past; 0 for any time.")
     order: Literal["creation", "updated_at", "id", "warehouse", "shuffled", "random"] = _option(
         "creation",
-        "order of a listing; shuffled: each page in an order of its own; random: another order for every request",
+        "Order of a listing; shuffled: each page has its own order; random: a new order for every request.",
     )
-    descending: bool = _flag("the order the other way round")
-    unknown_parameters: Literal["refuse", "ignore"] = _option("refuse", "what is done about a parameter not known here")
-    unknown_expand: Literal["refuse", "ignore"] = _option("refuse", "what is done about a relation that does not exist")
+    descending: bool = _flag("Reverse the order.")
+    unknown_parameters: Literal["refuse", "ignore"] = _option("refuse", "How to treat an unknown parameter.")
+    unknown_expand: Literal["refuse", "ignore"] = _option("refuse", "How to treat a relation that does not exist.")
 
-    id_field: str = _option("id", "field that holds a record's id", fixed=True)
+    id_field: str = _option("id", "Field that contains a record's id.", fixed=True)
     id_form: Literal["string", "integer"] = _option(
-        "string", "integer: ids and references are numbers, without their prefix", fixed=True
+        "string", "Form of ids and references; integer: numbers without their prefix.", fixed=True
     )
     stock_key: Literal["id", "composite"] = _option(
-        "id", "composite: stock has no id but sku and warehouse_id", fixed=True
+        "id", "Key of stock; composite: sku and warehouse_id, no id.", fixed=True
     )
     timestamp_field: str | None = _option(
-        "updated_at", "field that holds the time of the last change; empty: none", fixed=True
+        "updated_at", "Field that contains the time of the last change; empty: none.", fixed=True
     )
     timestamp_form: Literal["iso", "epoch", "date", "ctime", "null"] = _option(
-        "iso", "ISO 8601, an integer since 1970 in units of the precision, the day alone, as ctime writes it, or null"
+        "iso",
+        "Form: ISO 8601, an integer since 1970 in units of the precision, only the day, as ctime writes it, or null.",
     )
     timestamp_precision: Literal["us", "ms", "s", "min"] = _option(
-        "us", "unit that timestamps are cut to, updated_since too; an epoch of min is in seconds"
+        "us", "Unit that timestamps and updated_since are cut to; with min, an epoch is in seconds."
     )
     timestamp_offset: Literal["Z", "+00:00", "+02:00", "-09:30", "none"] = _option(
-        "Z", "how an ISO 8601 timestamp says its offset; none: UTC that does not say so"
+        "Z", "Offset of an ISO 8601 timestamp; none: UTC without an offset."
     )
     timestamp_skew: float = _option(
-        0.0, "seconds that timestamps are ahead of the sandbox's clock; negative: behind", within=_ANY
+        0.0, "Seconds that timestamps are ahead of the sandbox's clock; negative: behind.", within=_ANY
     )
     created_at: Literal["true", "as_timestamp", "missing"] = _option(
         "true",
-        "what created_at says: UTC by the sandbox's clock, or as the timestamp does; or it is missing",
+        "Value of created_at: UTC by the sandbox's clock, as the timestamp, or missing.",
         fixed=True,
     )
-    future_share: float = _share("share of writes that are dated 2099")
-    silent_share: float = _share("share of updates that do not move the timestamp")
+    future_share: float = _share("Share of writes that are dated 2099.")
+    silent_share: float = _share("Share of updates that do not move the timestamp.")
     bump_share: float = _share(
-        "share of the changes of a stock level, or package, that move the timestamp of its item, or shipment"
+        "Share of changes of a stock level, or package, that move the timestamp of its item, or shipment."
     )
-    bump_most: int | None = _option(None, "how many timestamps they move before that ends; none: no end", within=_SIZE)
-    embed_lag: float = _option(0.0, "seconds that the records which expand embeds are behind their own listing")
+    bump_most: int | None = _option(
+        None, "Number of timestamps that they move before that ends; none: no end.", within=_SIZE
+    )
+    embed_lag: float = _option(0.0, "Seconds that records embedded by expand are behind their own listing.")
 
-    shuffle_arrays: bool = _flag("arrays inside records are in another order each time")
-    shuffle_members: bool = _flag("fields of records are in another order each time")
+    shuffle_arrays: bool = _flag("Change the order of arrays inside records each time.")
+    shuffle_members: bool = _flag("Change the order of the fields of records each time.")
     numbers: Literal["plain", "float", "mixed"] = _option(
-        "plain", "how whole numbers are written: 1, 1.0, or either by chance"
+        "plain", "Form of whole numbers: 1, 1.0, or either at random."
     )
-    poisoned: str = _option("", "RESOURCE/ID of a record that makes each page with it no JSON")
+    poisoned: str = _option("", "RESOURCE/ID of a record that makes each page with it invalid JSON.")
     poison: Literal["cut", "surrogate", "nan", "invalid_utf8", "control"] = _option(
         "cut",
-        "what is wrong with it: cut in half, a lone surrogate, NaN, two bytes that are no UTF-8, a bare line break",
+        "Its defect: cut in half, a lone surrogate, NaN, two bytes that are not UTF-8, or a bare line break.",
     )
-    keyless: str = _option("", "RESOURCE/ID of a record that is served without its id")
-    doubled: str = _option(
-        "", "RESOURCE/ID of a record that comes twice on its page, the second time with other content"
-    )
+    keyless: str = _option("", "RESOURCE/ID of a record that is served without its id.")
+    doubled: str = _option("", "RESOURCE/ID of a record that is twice on its page, the second time with other content.")
 
-    late_visibility: float = _option(0.0, "seconds from a change's timestamp until it can be read")
-    late_share: float = _share("share of the business steps that late_visibility holds back", default=1.0)
-    replicas: int = _option(1, "servers that answer in turn, the last of them behind the others", within=(1, 100))
-    replica_lag: float = _option(0.0, "seconds that the last replica is behind")
+    late_visibility: float = _option(0.0, "Seconds from a change's timestamp until the API shows it.")
+    late_share: float = _share("Share of the business steps that late_visibility delays.", default=1.0)
+    replicas: int = _option(
+        1, "Number of servers that answer in turn; the last one is behind the others.", within=(1, 100)
+    )
+    replica_lag: float = _option(0.0, "Seconds that the last replica is behind.")
     replica_for: Literal["turns", "poll", "pass", "single"] = _option(
         "turns",
-        "what the last replica answers: its turns; or all lists with updated_since, all without, all single shipments",
+        "Requests to the last replica: its turns, all lists with updated_since, all without, or all single shipments.",
     )
 
     clock_skew: float = _option(
-        0.0, "seconds that the whole service's clock is ahead of the sandbox's; negative: behind", within=(-1e9, 1e9)
+        0.0,
+        "Seconds that the clock of the whole service is ahead of the sandbox's; negative: behind.",
+        within=(-1e9, 1e9),
     )
-    date: Literal["true", "missing"] = _option("true", "whether responses carry Date")
-    date_skew: float = _option(0.0, "seconds that Date is ahead of the sandbox's clock; negative: behind", within=_ANY)
-    rate_headers: Literal["true", "missing"] = _option("true", "whether responses carry x-ratelimit-…")
+    date: Literal["true", "missing"] = _option("true", "Whether responses have Date.")
+    date_skew: float = _option(0.0, "Seconds that Date is ahead of the sandbox's clock; negative: behind.", within=_ANY)
+    rate_headers: Literal["true", "missing"] = _option("true", "Whether responses have x-ratelimit-… headers.")
     etag: Literal["none", "strong", "weak"] = _option(
-        "none", "kind of ETag on answers, with 304 for a matching If-None-Match"
+        "none", "Kind of ETag on responses, with 304 for a matching If-None-Match."
     )
-    gzip: bool = _flag("compress answers for clients that accept it")
+    gzip: bool = _flag("Compress responses for clients that accept it.")
     unknown_shipment: Literal["json", "html", "empty", "410", "null"] = _option(
-        "json", "answer for an unknown shipment: 404 with JSON, HTML or nothing, 410, or 200 with null"
+        "json", "Response for an unknown shipment: 404 with JSON, HTML or an empty body, 410, or 200 with null."
     )
 
-    refuse_with: Literal[0, 401, 403, 503] = _option(0, "status that answers every request for a while; 0 for none")
-    refuse_after: float = _option(0.0, "seconds until that begins, from the start or from when it was set")
-    refuse_for: float = _option(0.0, "seconds that it goes on; 0 for no end")
-    refuse_resource: Literal["all", ResourceName] = _option("all", "the resource that is refused; the others answer")
+    refuse_with: Literal[0, 401, 403, 503] = _option(0, "Status that answers every request for a while; 0 for none.")
+    refuse_after: float = _option(0.0, "Seconds until that begins, from the start or from when you set it.")
+    refuse_for: float = _option(0.0, "Seconds that it lasts; 0 for no end.")
+    refuse_resource: Literal["all", ResourceName] = _option("all", "Resource that is refused; the others answer.")
     retry_after: int | None = _option(
-        None, "seconds that Retry-After says on 429 and 503; none: the right ones on a 429", within=_SIZE
+        None, "Seconds in Retry-After on 429 and 503; none: the correct seconds on 429.", within=_SIZE
     )
-    retry_after_form: Literal["seconds", "date"] = _option("seconds", "how Retry-After is written")
+    retry_after_form: Literal["seconds", "date"] = _option("seconds", "Form of Retry-After.")
 
-    latency: float = _option(0.0, "seconds that each answer takes longer")
-    error_rate: float = _share("share of requests answered with an error")
+    latency: float = _option(0.0, "Seconds added to each response.")
+    error_rate: float = _share("Share of requests answered with an error.")
     error_with: Literal[0, 400, 401, 403, 404, 410, 422, 429, 500, 502, 503, 504] = _option(
-        0, "status of these errors; 0 for 500, 502, 503 or 504 by chance"
+        0, "Status of these errors; 0 for 500, 502, 503 or 504 at random."
     )
-    reset_rate: float = _share("share of requests whose connection breaks, before or within the answer")
-    bad_body_rate: float = _share("share of requests answered with a bad body")
+    reset_rate: float = _share("Share of requests whose connection breaks, before or during the response.")
+    bad_body_rate: float = _share("Share of requests answered with a bad body.")
     bad_body: Literal["any", BrokenBody, NoPageBody, HeavyBody, ListBody, OddBody] = _option(
-        "any", "which bad body; any: one that is no page, by chance"
+        "any", "Kind of bad body; any: a random one that is not a page."
     )
     fault_resource: Literal["all", ResourceName] = _option(
-        "all", "the resource that latency, errors, resets and bad bodies are for"
+        "all", "Resource that latency, errors, resets and bad bodies apply to."
     )
     fault_kind: Literal["all", "poll", "pass", "single"] = _option(
-        "all", "the requests of it: lists with updated_since, lists without, single shipments"
+        "all", "Requests of it that they apply to: lists with updated_since, lists without, or single shipments."
     )
-    fault_record: str = _option("", "RESOURCE/ID of a record; only answers that would show it are meant")
-    fault_skip: int = _option(0, "how many requests of it they spare first")
-    fault_most: int | None = _option(None, "how many requests of it they hit before they end; none: no end")
+    fault_record: str = _option("", "RESOURCE/ID of a record; they apply only to responses that would show it.")
+    fault_skip: int = _option(0, "Number of requests that they spare first.")
+    fault_most: int | None = _option(None, "Number of requests that they hit before they end; none: no end.")
 
     def __post_init__(self) -> None:
         problems = [*self._bad_values()] or [*self._bad_counts(), *self._bad_choices()]
@@ -243,7 +252,7 @@ class SandboxOptions:
                     allowed = ", ".join(map(str, get_args(hint)))
                     yield f"sandbox: {option.name} must be one of {allowed}, got {value!r}"
             elif isinstance(value, int | float) and not least <= value <= most:
-                limits = "not be negative" if (least, most) == (0, inf) else f"lie between {least} and {most}"
+                limits = "not be negative" if (least, most) == (0, inf) else f"be between {least} and {most}"
                 yield f"sandbox: {option.name} must {limits}, got {value}"
 
     def _bad_counts(self) -> Iterator[str]:
@@ -260,7 +269,7 @@ class SandboxOptions:
 
     def _bad_choices(self) -> Iterator[str]:
         if not self.id_field or self.id_field == self.timestamp_field:
-            yield f"sandbox: id_field must be a name of its own, got {self.id_field!r}"
+            yield f"sandbox: id_field must differ from timestamp_field and not be empty, got {self.id_field!r}"
         if self.envelope == "next_cursor":
             yield 'sandbox: envelope must not be "next_cursor"'
         if not self.api_keys or not all(key.isascii() and key.isprintable() and key.strip() for key in self.api_keys):
@@ -268,11 +277,11 @@ class SandboxOptions:
         if self.cursor_form != "opaque" and self.empty_pages:
             yield "sandbox: empty_pages need opaque cursors, since a number would not move; set cursor_form to opaque"
         if self.cursor_form != "opaque" and self.cursors == "keyset" and self.order in ("id", "warehouse"):
-            yield f"sandbox: a keyset cursor in the order of {self.order} is no number; set cursors to offset"
+            yield f"sandbox: a keyset cursor in the order of {self.order} is not a number; set cursors to offset"
         if self.cursors == "page" and (self.short_pages or self.empty_pages):
             yield "sandbox: short_pages and empty_pages would skip records with page cursors; set cursors to offset"
         if self.cursor_form != "opaque" and self.cursor_with != "anything":
-            yield "sandbox: a number does not know its listing; set cursor_form to opaque, or cursor_with to anything"
+            yield "sandbox: a number cannot identify its listing; set cursor_form to opaque, or cursor_with to anything"
         for name in ("poisoned", "keyless", "doubled", "fault_record"):
             value = getattr(self, name)
             resource, _, identity = value.partition("/")
@@ -342,9 +351,9 @@ def parse(texts: Mapping[str, str]) -> dict[str, Any]:
 
 def _check_changeable(names: Iterable[str]) -> None:
     problems = [
-        f"sandbox: {name} can only be chosen at the start"
+        f"sandbox: {name} can only be set at the start"
         if name in HINTS
-        else f"sandbox: there is no option {name!r}{suggest(name, CHANGEABLE)}"
+        else f"sandbox: unknown option {name!r}{suggest(name, CHANGEABLE)}"
         for name in names
         if name not in CHANGEABLE
     ]
@@ -370,4 +379,4 @@ def _parse(name: str, text: str) -> Any:
 def suggest(given: str, known: tuple[str, ...]) -> str:
     """Return ``; did you mean …?`` where a known word is close, otherwise which words there are."""
     close = get_close_matches(given, known, 1)
-    return f"; did you mean {close[0]}?" if close else f"; accepted here: {', '.join(known) or 'none'}"
+    return f"; did you mean {close[0]}?" if close else f"; available: {', '.join(known) or 'none'}"

@@ -36,4 +36,4 @@ def load_sink_type(name: str) -> SinkType:
     try:
         return cast("SinkType", known[name].load())
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f'sink type "{name}": cannot be imported, {error}; install what it needs') from error
+        raise ConfigError(f'sink type "{name}": cannot be imported, {error}; install its dependencies') from error

@@ -245,7 +245,9 @@ class Account:
         if refusals is self._key_gate:
             return SourceRefused(refusals.reason(request.collection))
         wait = max(refusals.wait(request.collection, now()), _SHORTEST_WAIT)
-        return RateLimited(f"{request}: not sent: the API asked to wait, for {wait.total_seconds():.0f} s more", wait)
+        return RateLimited(
+            f"{request}: not sent: the API asked dockbell to wait, {wait.total_seconds():.0f} s are left", wait
+        )
 
     async def _exchange_with_key(self, request: Request, urgency: Urgency, *, probe: bool) -> Response:
         """Return the answer to a request; after a 401 the key is read again, and a new one tried."""
@@ -365,7 +367,7 @@ class Account:
             except ConfigError as error:
                 raise SourceRefused(f'source "{self._name}": {error}') from error
             if not (key and key.isascii() and key.isprintable()):
-                fact = "the API key is empty or not plain text; check what api_key names"
+                fact = "the API key is empty or not plain text; check api_key"
                 raise SourceRefused(f'source "{self._name}": {fact}')
             self._key = key
         return self._key

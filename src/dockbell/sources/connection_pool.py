@@ -59,7 +59,9 @@ class ConnectionPool:
     ) -> None:
         url = _parse_url("base_url", base_url)
         if url.userinfo or url.query or url.fragment:
-            raise ConfigError(f"base_url: must hold no user, query or fragment, got one for {url.host}; remove it")
+            raise ConfigError(
+                f"base_url: must not contain a user, query or fragment, got one for {url.host}; remove it"
+            )
         self._base_url = base_url.rstrip("/")
         self._api = self._peer = _address(url)
         self._look_up_proxy = proxy
@@ -103,7 +105,7 @@ class ConnectionPool:
             raise _kind_of(answer)(f"{request}: no complete answer within {limit:g} s") from error
         except httpx.InvalidURL as error:  # the id of a record may be of any length
             raise SourceUnavailable(
-                f"{request.method} {request.collection}: cannot be asked: {explain(error)}"
+                f"{request.method} {request.collection}: cannot be sent: {explain(error)}"
             ) from error
         except _UNREACHED as error:
             # From nothing: the words of these errors are the other side's, which may have quoted our request.
@@ -153,7 +155,7 @@ class ConnectionPool:
         coding = answer.headers.get("content-encoding", "").lower()
         inflate = zlib.decompressobj(_GZIP) if coding in {"gzip", "x-gzip"} else None
         if inflate is None and coding not in {"", "identity"}:
-            raise PageUnreadable(f"{request}: content coding {clean(coding)!r} that was not asked for")
+            raise PageUnreadable(f"{request}: content coding {clean(coding)!r}, which dockbell did not ask for")
         body, whole = bytearray(), True  # of small chunks, a list would hold a multiple of what they hold
         assert isinstance(answer.stream, AsyncIterable)
         async for received in answer.stream:
@@ -165,7 +167,7 @@ class ConnectionPool:
             if len(body) > self._max_body:
                 raise PageUnreadable(f"{request}: the answer is larger than {self._max_body} bytes")
             if inflate and inflate.unused_data:  # it would be kept, and copied with every byte that follows
-                raise PageUnreadable(f"{request}: more in the answer than its gzip")
+                raise PageUnreadable(f"{request}: more data after the gzip in the answer")
             whole = inflate is None or inflate.eof  # no body at all is no gzip either
         if not whole:
             raise PageUnreadable(f"{request}: truncated gzip in the answer")
@@ -221,9 +223,9 @@ def _parse_url(name: str, text: str) -> httpx.URL:
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL as error:
-        raise ConfigError(f"{name}: must be an http:// or https:// address, got none; check it") from error
+        raise ConfigError(f"{name}: must be an http:// or https:// URL; check it") from error
     if url.scheme not in {"http", "https"} or not url.host:
-        raise ConfigError(f"{name}: must be an http:// or https:// address with a host, got scheme {url.scheme!r}")
+        raise ConfigError(f"{name}: must be an http:// or https:// URL with a host, got scheme {url.scheme!r}")
     return url
 
 

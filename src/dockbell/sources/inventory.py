@@ -179,7 +179,9 @@ class InventoryClient:
             if cursor is None:
                 return
             if cursor in seen:
-                raise SchemaMismatch(f'resource "{resource}": the cursor of page {len(seen) + 1} was given before')
+                raise SchemaMismatch(
+                    f'resource "{resource}": the cursor of page {len(seen) + 1} repeats an earlier one'
+                )
             seen.add(cursor)
 
     async def records(self, resource: str, **options: Unpack[ListingOptions]) -> AsyncIterator[dict[str, JSON]]:
@@ -258,7 +260,9 @@ class InventoryClient:
         except (RateLimited, Unreached):
             raise
         except SourceUnavailable as error:
-            raise SourceUnavailable(f"{error}; the order may have been created: look before ordering again") from error
+            raise SourceUnavailable(
+                f"{error}; the API may have created the order: check before you order again"
+            ) from error
 
     async def ask(self, request: Request) -> Response:
         """Send one request as it is and return its answer as it is, whatever its status: for a look at the API itself.

@@ -51,7 +51,9 @@ async def test_what_was_found_is_set() -> None:
     assert (advised["ignore"], advised["unordered"]) == (["/seen"], ["/tags"])
     assert advised["query"] == {"status": "all"}
     assert reason(report, "key") == "string, present in 9 of 9 records, unique"
-    assert reason(report, "ignore").startswith("differed though the record's time did not: /seen in 9 of 9 records")
+    assert reason(report, "ignore").startswith(
+        "changed although the record's timestamp did not: /seen in 9 of 9 records"
+    )
 
 
 async def test_what_is_configured_already_is_kept() -> None:
@@ -79,7 +81,7 @@ async def test_a_composite_key_is_a_list() -> None:
 
 async def test_what_was_not_read_twice_is_assumed() -> None:
     report = await probe_line(OddLine({"items": MANY}), "items", requests=1)
-    assert reason(report, "every") == "as often as the budget allows; reading all is at least 1 page"
+    assert reason(report, "every") == "as often as the budget allows; a full read takes at least 1 page"
     for key in ("unordered", "ignore", "query", "reconcile", "lookback"):
         assert reason(report, key).startswith("assumed: "), key
     assert load(report.toml)
@@ -89,7 +91,7 @@ async def test_a_guessed_key_is_assumed_and_none_is_not_set() -> None:
     guessed = await probe_line(OddLine({"items": [{"art_no": 1}, {"art_no": 2}]}), "items")
     assert reason(guessed, "key").startswith("assumed: ")
     none = await probe_line(OddLine({"items": [{"x": 1}, {"x": 1}]}), "items")
-    assert "# no key here: set key" in none.toml
+    assert "# no key here: found no field" in none.toml
     assert "key" not in table(none, "items")
     empty = await probe_line(OddLine({}), "items")
     assert "# no key here: no records to learn it from" in empty.toml
@@ -101,7 +103,7 @@ async def test_no_more_is_promised_of_a_long_list_than_the_budget_carries(total:
     report = await probe_line(OddLine({"stock": MANY}, extra={"total": total}), "stock")
     advised = table(report, "stock")
     assert (advised["every"], advised.get("at_most")) == ("auto", at_most)
-    assert reason(report, "every") == f"as often as the budget allows; reading all is {total // 200} pages"
+    assert reason(report, "every") == f"as often as the budget allows; a full read takes {total // 200} pages"
     assert load(report.toml)
 
 
@@ -110,12 +112,12 @@ async def test_a_long_list_is_read_whole_less_often(total: int, every: str) -> N
     line = OddLine({"stock": MANY}, extra={"total": total})
     report = await probe_line(line, "stock", settings={"every": "5m"})
     assert table(report, "stock")["every"] == every
-    assert reason(report, "every") == f"every reading is of the whole list; reading all is {total // 200} pages"
+    assert reason(report, "every") == f"every read covers the whole list; a full read takes {total // 200} pages"
 
 
 async def test_a_list_of_unknown_length_is_assumed_to_be_short() -> None:
     report = await probe_line(OddLine({"stock": MANY}), "stock", settings={"every": "5m"})
-    assert reason(report, "every") == "assumed: every reading is of the whole list; reading all is at least 3 pages"
+    assert reason(report, "every") == "assumed: every read covers the whole list; a full read takes at least 3 pages"
 
 
 async def test_a_listing_that_ignores_updated_since_is_read_whole_and_so_less_often() -> None:
@@ -142,7 +144,7 @@ async def test_a_resource_that_is_refused_is_left_out_and_one_that_did_not_answe
     assert table(report, "stock") == {"enabled": False}
     assert "HTTP 403" in reason(report, "enabled")
     assert table(report, "warehouses") == {}
-    assert "# not measured, all of it assumed: GET /v1/warehouses: HTTP 503" in report.toml
+    assert "# not measured, all values assumed: GET /v1/warehouses: HTTP 503" in report.toml
 
 
 async def test_nothing_is_advised_where_nothing_was_read() -> None:
@@ -157,7 +159,7 @@ async def test_more_that_single_shipments_have_is_mentioned() -> None:
 
     line = OddLine({"shipments": stamped("a")}, answer=answer)
     report = await probe_line(line, "shipments")
-    assert "# no detail here, but a shipment read by itself has more: route" in report.toml
+    assert "# no detail here, but a single shipment has more fields: route" in report.toml
 
 
 async def test_the_budget_is_the_one_that_the_api_tells() -> None:

@@ -39,7 +39,7 @@ async def test_a_list_that_goes_on_is_more_than_what_was_read() -> None:
 
 async def test_a_total_in_the_answer_is_believed() -> None:
     line = OddLine({"stock": stamped(*range(1000))}, extra={"meta": {"total": 1000}})
-    assert (await find(line, "records", "stock"))[:2] == ("1000", '"meta.total" says so; 3 pages read')
+    assert (await find(line, "records", "stock"))[:2] == ("1000", 'from "meta.total"; 3 pages read')
 
 
 async def test_pages_smaller_than_asked_are_noted() -> None:
@@ -116,7 +116,7 @@ async def test_a_key_that_is_missing_in_a_record_fails() -> None:
 async def test_an_unusual_key_is_found_and_to_be_looked_at() -> None:
     found, evidence, state = await find(OddLine({"items": [{"art_no": 7}, {"art_no": 8}]}), "key")
     assert (found, state) == ("/art_no", State.NOTE)
-    assert evidence.endswith("look whether it is right")
+    assert evidence.endswith("check that it is right")
 
 
 async def test_records_that_nothing_identifies_fail() -> None:
@@ -129,7 +129,7 @@ async def test_records_without_a_usual_timestamp_say_where_times_stand() -> None
     records = [{"id": 1, "shipped": "2026-11-21T12:00:00Z"}, {"id": 2, "shipped": "2026-11-21T12:00:00Z"}]
     found, evidence, state = await find(OddLine({"items": records}), "updated_at")
     assert (found, state) == ("none", State.NOTE)
-    assert evidence.endswith("times stand in /shipped")
+    assert evidence.endswith("times found in /shipped")
 
 
 async def test_timestamps_without_a_zone_are_noted() -> None:
@@ -182,7 +182,7 @@ async def test_a_bound_whose_record_may_come_later_is_untold() -> None:
         return line.respond(200, {"items": [], "next_cursor": "more"})
 
     line = OddLine({"items": fine("a", "b", "c")}, answer=answer)
-    assert (await find(line, "bound"))[::2] == ("untold", State.UNTOLD)
+    assert (await find(line, "bound"))[::2] == ("unknown", State.UNTOLD)
 
 
 @pytest.mark.parametrize(("length", "grain"), [(23, "milliseconds"), (19, "seconds"), (16, "minutes"), (10, "days")])
@@ -242,7 +242,7 @@ async def test_a_parameter_that_is_refused_is_told_as_not_measured() -> None:
     line = OddLine({"items": MANY}, answer=answer)
     report = await probe_line(line, "items")
     finding = said(report, "updated_since")
-    assert (finding.found, finding.state) == ("untold", State.UNTOLD)
+    assert (finding.found, finding.state) == ("unknown", State.UNTOLD)
     assert 'HTTP 400, "bad time"' in finding.evidence
 
 
@@ -294,7 +294,7 @@ async def test_what_moves_by_itself_and_what_is_shuffled_is_told() -> None:
     report = await probe_line(OddLine({"items": stamped(*range(10))}, serve=serve), "items")
     assert said(report, "unordered").found == "/tags"
     assert said(report, "volatile").found == "/seen"
-    assert "in 10 of 10 records while /updated_at stood still" in said(report, "volatile").evidence
+    assert "in 10 of 10 records while /updated_at did not change" in said(report, "volatile").evidence
     assert said(report, "silent change").found == "/weight"
 
 
@@ -303,12 +303,12 @@ async def test_without_timestamps_what_moves_is_told_all_the_same() -> None:
         {"stock": [{"id": number} for number in range(3)]},
         serve=lambda _, number, records: [each | {"seen": number} for each in records],
     )
-    assert (await find(line, "volatile", "stock"))[1].endswith("while no timestamp tells of it")
+    assert (await find(line, "volatile", "stock"))[1].endswith("while there was no timestamp to show it")
 
 
 async def test_a_first_page_that_holds_others_the_second_time_says_so() -> None:
     line = OddLine({"stock": [{"id": 1}]}, serve=lambda _, number, records: [{"id": number} for each in records])
-    assert (await find(line, "same order twice", "stock"))[0] == "untold"
+    assert (await find(line, "same order twice", "stock"))[0] == "unknown"
 
 
 # Filters, relations, shipments ---------------------------------------------------------------------------------------
@@ -367,12 +367,12 @@ async def test_a_shipment_with_a_number_is_asked_for_by_another_number() -> None
 
 async def test_members_that_only_a_single_shipment_has_are_told() -> None:
     line = shipments(lambda line, _: line.respond(200, {"id": "shp_1", "route": [], "notes": ""}))
-    assert (await find(line, "detail", "shipments"))[:2] == ("2 members more", "notes, route")
+    assert (await find(line, "detail", "shipments"))[:2] == ("2 more fields", "notes, route")
 
 
 async def test_a_single_shipment_that_is_no_object_is_not_measured() -> None:
     line = shipments(lambda line, _: line.respond(200, [1]))
-    assert "no JSON object" in (await find(line, "detail", "shipments"))[1]
+    assert "not a JSON object" in (await find(line, "detail", "shipments"))[1]
 
 
 async def test_a_composite_shipment_cannot_be_asked_for() -> None:
@@ -432,7 +432,13 @@ async def test_without_rate_limit_headers_the_budget_is_assumed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("skew", "told"), [(90, "1m29s ahead of ours"), (-90, "1m29s behind ours"), (0, "as ours"), (None, "no Date")]
+    ("skew", "told"),
+    [
+        (90, "1m29s ahead of the local clock"),
+        (-90, "1m29s behind the local clock"),
+        (0, "matches the local clock"),
+        (None, "no Date"),
+    ],
 )
 async def test_the_clock_is_told(skew: int | None, told: str) -> None:
     line = OddLine({"stock": stamped(1)})

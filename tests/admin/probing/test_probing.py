@@ -78,7 +78,7 @@ async def test_the_default_deployment_is_measured_whole_within_the_default_reque
     assert found(report, "shipments", "unknown shipment", "end of list") == ["HTTP 404", "next_cursor is null"]
     assert said(report, "budget").found == "300 requests a window"
     assert said(report, "other users").found == "0 requests"
-    assert said(report, "clock").found == "as ours"
+    assert said(report, "clock").found == "matches the local clock"
 
 
 async def test_the_advice_for_the_default_deployment_is_a_configuration() -> None:
@@ -181,11 +181,11 @@ async def test_pages_smaller_than_asked_are_told() -> None:
 
 async def test_missing_headers_are_told() -> None:
     report = await look_at("warehouses", date="missing", rate_headers="missing")
-    assert (said(report, "clock").found, said(report, "budget").found) == ("no Date", "untold")
+    assert (said(report, "clock").found, said(report, "budget").found) == ("no Date", "unknown")
 
 
 async def test_a_clock_that_is_off_is_told() -> None:
-    assert said(await look_at("warehouses", date_skew=600.0), "clock").found.endswith(" ahead of ours")
+    assert said(await look_at("warehouses", date_skew=600.0), "clock").found.endswith(" ahead of the local clock")
 
 
 async def test_etags_and_gzip_are_told() -> None:
@@ -224,7 +224,7 @@ async def test_items_that_move_with_their_stock_are_a_signal() -> None:
     report = await probe_moving(edited=80, bump_share=1.0)
     signal = said(report, "signal", "main/stock")
     assert (signal.found, signal.state) == ("items", State.OK)
-    assert signal.evidence.startswith("items' updated_at moved with 80 of 80 changes of stock, and with 0 of ")
+    assert signal.evidence.startswith("updated_at of items changed with 80 of 80 changes of stock, and with 0 of ")
     assert tomllib.loads(report.toml)["sources"]["main"]["resources"]["stock"]["signal"] == "items"
 
 
@@ -238,5 +238,5 @@ async def test_items_that_do_not_move_with_all_of_their_stock_are_none(share: fl
 async def test_a_few_changes_tell_nothing_of_a_signal() -> None:
     report = await probe_moving(edited=10, bump_share=1.0)
     signal = said(report, "signal", "main/stock")
-    assert (signal.found, signal.state) == ("untold", State.UNTOLD)
+    assert (signal.found, signal.state) == ("unknown", State.UNTOLD)
     assert "50 changes are needed" in signal.evidence

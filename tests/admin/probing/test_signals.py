@@ -37,7 +37,7 @@ def test_items_that_move_with_all_changes_and_show_them_are_a_signal() -> None:
     found = look(changed=60, bumped=60)
     assert found.is_usable
     assert (found.evidence.moved, found.evidence.changes, found.evidence.moved_idle) == (60, 60, 0)
-    assert found.describe().endswith("; 60 of 60 embedded records were as in their own list")
+    assert found.describe().endswith("; 60 of 60 embedded records matched their own list")
 
 
 @pytest.mark.parametrize(("changed", "bumped", "is_told"), [(60, 30, True), (60, 0, True), (20, 20, False)])

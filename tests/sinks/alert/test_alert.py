@@ -120,7 +120,7 @@ async def test_of_an_alert_that_is_not_over_one_message_is_sent_in_a_while(
         assert len(mailbox.mails) == 2
         monkeypatch.setattr("dockbell.sinks.alert._clock", lambda: anyio.current_time() + 3601)
         assert await attempt(source_down(5)) == DELIVERED
-        assert "2 more of the kind came since the last message." in str(mailbox.mails[-1])
+        assert "2 more of this kind since the last message." in str(mailbox.mails[-1])
         over = notice(NoticeKind.UNREACHABLE, "source", "main", "answers again, after 4m", number=6, ends=True)
         assert await attempt(over) == DELIVERED
         assert await attempt(source_down(7)) == DELIVERED
@@ -155,7 +155,7 @@ async def test_a_service_that_refuses_is_told_by_its_status_alone() -> None:
     refusing = serving("HTTP/1.1 401 Unauthorized\r\ncontent-length: 9\r\n\r\nhush-hush")
     async with refusing as (port, _), working(make_sink(f"json://user:hush-hush@127.0.0.1:{port}/token")) as attempt:
         outcome = await attempt(source_down())
-    assert (outcome.kind, outcome.reason) == (OutcomeKind.FAILED, "was refused, status 401")
+    assert (outcome.kind, outcome.reason) == (OutcomeKind.FAILED, "the service refused it, status 401")
 
 
 async def test_a_message_to_ntfy_is_as_its_server_takes_it() -> None:

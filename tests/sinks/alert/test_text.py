@@ -22,9 +22,9 @@ COMPOSE = Composer(NOTICES, name="acme", singular="notice", epoch="epoch")
         (NoticeKind.OVERRUN, "sink", "erp", "sink erp has lost events", True),
         (NoticeKind.PAUSED, "sink", "erp", "sink erp is paused", False),
         (NoticeKind.GAP, "source", "main", "source main was not read for a while", False),
-        (NoticeKind.DIED, "process", "4711", "process 4711 did not stop in order", False),
+        (NoticeKind.DIED, "process", "4711", "process 4711 did not shut down cleanly", False),
         (NoticeKind.DISK, "store", "disk", "the disk of the store is nearly full", True),
-        (NoticeKind.CROWDED, "server", "web", "the web server is crowded", False),
+        (NoticeKind.CROWDED, "server", "web", "the web server has too many connections", False),
     ],
 )
 def test_each_kind_of_notice_has_a_title_of_its_own(

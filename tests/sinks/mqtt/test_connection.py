@@ -109,7 +109,7 @@ async def dialled(login: Login) -> AsyncIterator[tuple[Connection, asyncio.Event
         (0x88, SinkUnavailable, r"refused by the broker, server unavailable \(0x88\)"),
         (0x89, SinkUnavailable, r"refused by the broker, server busy \(0x89\)"),
         (0x01, SinkRejected, r"refused by the broker, unsupported protocol version \(0x84\)"),  # as 3.1.1 says it
-        (0x55, SinkUnavailable, "not in MQTT 5"),
+        (0x55, SinkUnavailable, "did not answer in MQTT 5"),
     ],
 )
 async def test_a_refusal_is_told_by_whether_it_passes(code: int, error: type[Exception], text: str) -> None:
@@ -124,7 +124,7 @@ async def test_what_the_broker_grants_is_read_from_its_connack() -> None:
         assert (connection.receive_maximum, connection.packet_maximum, connection.retains) == (3, 100, True)
         assert not connection.find_obstacle(Publication("t", b"x" * (100 - 2 - 2 - 1 - 2 - 1)))
         assert connection.find_obstacle(Publication("t", b"x" * (101 - 2 - 2 - 1 - 2 - 1))) == (
-            "larger than the broker takes (100 bytes)"
+            "larger than the broker accepts (100 bytes)"
         )
 
 
@@ -150,7 +150,7 @@ async def test_a_broker_that_takes_no_qos_2_gets_qos_1() -> None:
         await news.wait()
         assert connection.take_acks() == [Ack(packet_id or 0, 0, "")]
         told = await make_sink(f"mqtt://127.0.0.1:{script.port}", qos=2).probe()
-    assert "MQTT 5, QoS 1 instead of 2, which it does not take" in told
+    assert "MQTT 5, QoS 1 instead of 2, which the broker does not support" in told
 
 
 async def test_a_publication_too_large_for_the_protocol_does_not_fit() -> None:
@@ -229,8 +229,8 @@ async def test_how_a_connection_ends_says_whether_a_publication_may_be_why(
     ("greeting", "error", "text"),
     [
         (packet(2, b"\0\1"), VersionRefused, r"unsupported protocol version \(0x84\)"),
-        (packet(2, b"\0\0"), VersionUnclear, "not in MQTT 5"),
-        (packet(2, b"\0\5"), VersionUnclear, "not in MQTT 5"),
+        (packet(2, b"\0\0"), VersionUnclear, "did not answer in MQTT 5"),
+        (packet(2, b"\0\5"), VersionUnclear, "did not answer in MQTT 5"),
         (b"", VersionUnclear, "connection lost"),
     ],
 )

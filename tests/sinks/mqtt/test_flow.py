@@ -17,7 +17,7 @@ from tests.sinks.mqtt.handmade import HandMade, Seen, listening, packet
 
 pytestmark = pytest.mark.usefixtures("quick_backoff")
 
-CULPRIT = "the broker closes the connection on it, with nothing else in flight"
+CULPRIT = "the broker closes the connection when it gets this message, with nothing else in flight"
 
 
 def event(number: int) -> str:
@@ -189,7 +189,7 @@ async def test_a_word_on_which_the_broker_closes_the_connection_is_left_out_and_
             assert {outcome.kind for _, outcome in run.settled} == {OutcomeKind.DELIVERED}
         assert broker.topics.count(topic) == dropped <= 3  # with others in flight, alone, alone again
         assert broker.wills[-1] is (topic != STATUS)
-    reason = f'the broker closes the connection on it; allow it at the broker, or set {key} = ""'
+    reason = f'the broker closes the connection when it gets this message; allow it at the broker, or set {key} = ""'
     assert facts.of(SinkOmits) == [f"sink floor: leaves out {topic}, {reason}"]
 
 
@@ -267,7 +267,7 @@ async def test_a_broker_that_retains_nothing_gets_events_without_states() -> Non
         assert await run.until_settled(2) == [Outcome(OutcomeKind.DELIVERED)] * 2
     assert broker.topics == [event(1)]
     (connected,) = facts.of(SinkConnected)
-    assert connected.endswith("; it retains nothing: no states, and the status only for who listens")
+    assert connected.endswith("; the broker retains nothing: no states, and the status only for connected subscribers")
     assert not facts.of(SinkOmits)
 
 

@@ -364,6 +364,6 @@ async def test_a_probe_says_when_the_other_side_does_not_speak_mqtt() -> None:
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, speak_http)
         port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610  # no Django here
-        with pytest.raises(SinkUnavailable, match="not in MQTT 5"):
+        with pytest.raises(SinkUnavailable, match="did not answer in MQTT 5"):
             await make_sink(f"mqtt://127.0.0.1:{port}").probe()
         tasks.cancel_scope.cancel()

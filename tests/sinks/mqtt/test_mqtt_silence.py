@@ -25,7 +25,7 @@ from tests.sinks.mqtt.whole import SENTINEL
 
 pytestmark = pytest.mark.usefixtures("quick_backoff", "quick_patience", "quick_sentinel")
 
-OVERTAKEN = Outcome(OutcomeKind.FAILED, "not acknowledged within 0.3 s, while later publications were", is_own=True)
+OVERTAKEN = Outcome(OutcomeKind.FAILED, "not acknowledged within 0.3 s, but later publications were", is_own=True)
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ async def test_another_client_with_our_id_is_told_and_left_alone_for_a_minute() 
             assert not run.settled
         assert broker.connections == 1  # not even at the end is the other one thrown out
     (told,) = facts.of(SinkFails)
-    reason = 'session taken over (0x8e), another client has client_id "dockbell-floor"; give each its own'
+    reason = 'session taken over (0x8e), another client uses client_id "dockbell-floor"; give each client its own'
     assert told == f"sink floor: 127.0.0.1:{broker.port}: closed by the broker, {reason}; trying again in 60.0 s"
     ((_, outcome),) = run.settled
     assert outcome.kind is OutcomeKind.UNREACHABLE

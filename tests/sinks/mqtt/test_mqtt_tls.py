@@ -121,14 +121,14 @@ async def test_over_tls_many_are_delivered_to_a_broker_of_a_known_authority(tmp_
 
 
 def test_a_file_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"\[sinks.floor\]: ca_file cannot be used, no such file or directory, got /"):
+    with pytest.raises(ConfigError, match=r"\[sinks.floor\]: cannot use ca_file, no such file or directory, got /"):
         make_sink("mqtts://localhost", ca_file=str(tmp_path / "none.pem"))
-    with pytest.raises(ConfigError, match=r"\[sinks.floor\]: client certificate cannot be used, no such file"):
+    with pytest.raises(ConfigError, match=r"\[sinks.floor\]: cannot use the client certificate, no such file"):
         make_sink("mqtts://localhost", cert_file=str(tmp_path / "none.pem"))
 
 
 async def test_a_broker_that_speaks_no_tls_is_told_by_what_to_change(tmp_path: Path) -> None:
     with open_mosquitto(tmp_path) as broker:
-        hint = "; if the broker speaks no TLS at this port, url must begin with mqtt:"
+        hint = "; if the broker does not use TLS on this port, url must begin with mqtt:"
         with pytest.raises(SinkUnavailable, match=hint):
             await make_sink(f"mqtts://localhost:{broker.port}").probe()

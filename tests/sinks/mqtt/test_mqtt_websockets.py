@@ -77,6 +77,6 @@ async def test_with_tls_the_certificate_is_checked(tmp_path: Path, certificate: 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # paho does not close the socket itself
 async def test_a_broker_that_takes_no_websockets_at_this_port_is_told_so(tmp_path: Path) -> None:
-    told = "the server takes no WebSocket of MQTT at /mqtt; correct the port or the path of url"
+    told = "the server does not accept MQTT over WebSockets at /mqtt; correct the port or the path of url"
     with open_mosquitto(tmp_path) as broker, pytest.raises(SinkUnavailable, match=told):
         await make_sink(f"ws://127.0.0.1:{broker.port}").probe()

@@ -66,8 +66,8 @@ async def test_an_empty_broker_gets_every_state_once_then_only_what_changed(each
     assert records.read == ["", "101/0", "101/0"]
     told = [text for text in facts.of(StateRepaired) if "states" in text]
     assert told == [
-        "sink floor: state, 100 states were not as stored and are published again",
-        "sink floor: state, 2 states were not as stored and are published again",
+        "sink floor: state, published 100 states again that differed from the store",
+        "sink floor: state, published 2 states again that differed from the store",
     ]
     assert not facts.of(SinkFails)
 
@@ -249,9 +249,9 @@ async def test_where_the_sentinel_cannot_be_read_every_state_is_published_once_i
             await anyio.sleep(0.6)
     assert records.read == ["", "5/0"]  # and what has changed since
     (told,) = [text for text in facts.of(StateRepaired) if "at each start" in text]
-    reason = "not authorized (0x87)" if "deny" in denied else "the broker delivers nothing"
+    reason = "not authorized (0x87)" if "deny" in denied else "the broker delivers no message"
     assert told == (
-        f"sink floor: state, all 5 states are published again at each start: cannot read {SENTINEL}, {reason}"
+        f"sink floor: state, dockbell publishes all 5 states again at each start: cannot read {SENTINEL}, {reason}"
     )
 
 
@@ -259,8 +259,8 @@ async def test_where_the_sentinel_cannot_be_read_every_state_is_published_once_i
     ("broker", "reason"),
     [
         (HandMade(grants=0x87), "not authorized (0x87)"),
-        (HandMade(grants=None), "the broker closes the connection on a subscription"),
-        (HandMade(echoes=False), "the broker delivers nothing"),
+        (HandMade(grants=None), "the broker closes the connection when dockbell subscribes"),
+        (HandMade(echoes=False), "the broker delivers no message"),
         (HandMade(verdict=lambda topic: 0x87 * (topic == SENTINEL)), "not authorized (0x87)"),
     ],
 )
@@ -322,7 +322,7 @@ async def test_a_record_that_the_broker_does_not_take_has_no_state_rather_than_a
         async with running(keeping(broker.url, records, facts)):
             await until(lambda: facts.of(StateRepaired))  # before, a part of the five is as many as are left
             assert states(await retained_at(broker, 4)).keys() == records.states().keys() - {f"{STATES}shp_1"}
-    told = f"sink floor: leaves out {STATES}shp_1, larger than the broker takes (1000 bytes)"
+    told = f"sink floor: leaves out {STATES}shp_1, larger than the broker accepts (1000 bytes)"
     assert facts.of(SinkOmits) == [told]
     assert not facts.of(SinkFails)
 

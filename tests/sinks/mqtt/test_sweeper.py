@@ -127,8 +127,8 @@ async def test_what_is_retained_of_a_store_that_was_lost_is_cleared_and_nothing_
         await until_retained(broker, states_of(SHIPMENTS, *keys(40, 60)) | FOREIGN.keys())
         told = [text for text in new.facts.of(StateRepaired) if "are gone" in text]
     assert sorted(told) == [
-        "sink floor: state, 1 states of records that are gone are cleared under dockbell/state/main/stock/+",
-        "sink floor: state, 40 states of records that are gone are cleared under dockbell/state/main/shipments/+",
+        "sink floor: state, cleared 1 states of records that no longer exist under dockbell/state/main/stock/+",
+        "sink floor: state, cleared 40 states of records that no longer exist under dockbell/state/main/shipments/+",
     ]
 
 

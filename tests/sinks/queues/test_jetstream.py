@@ -96,7 +96,7 @@ async def test_the_subject_may_be_chosen(start: Start) -> None:
 
 async def test_without_a_stream_an_event_waits(start: Start) -> None:
     (outcome,) = await publish(make_sink(start()), make_delivery())
-    assert outcome == Outcome(OutcomeKind.FAILED, "no stream of JetStream takes its subject")
+    assert outcome == Outcome(OutcomeKind.FAILED, "no JetStream stream accepts its subject")
 
 
 async def test_what_is_larger_than_the_server_takes_is_unfit_and_others_go_on(start: Start) -> None:
@@ -105,7 +105,7 @@ async def test_what_is_larger_than_the_server_takes_is_unfit_and_others_go_on(st
     large = make_delivery(1, body=b'"' + b"x" * 3000 + b'"')
     outcomes = await publish(make_sink(server, in_flight=1), large, make_delivery(2))
     assert outcomes == [
-        Outcome(OutcomeKind.UNFIT, "larger than the server takes (max_payload)"),
+        Outcome(OutcomeKind.UNFIT, "larger than the server accepts (max_payload)"),
         Outcome(OutcomeKind.DELIVERED),
     ]
 
@@ -239,9 +239,12 @@ async def test_a_server_without_jetstream_is_told(start: Start) -> None:
     ("settings", "problem"),
     [
         ({"url": "http://nats"}, 'must be a URL such as "tls://nats.example.com:4222"'),
-        ({"url": "nats://me:hush@nats"}, "must not hold a user, password or token; use the keys of these names"),
+        (
+            {"url": "nats://me:hush@nats"},
+            "must not contain a user, password or token; use the keys user, password and token",
+        ),
         ({"url": "nats://nats/path"}, "must end with the host and port"),
-        ({"user": "me"}, "user and password go together"),
+        ({"user": "me"}, "set both user and password, or neither"),
         ({"key_file": "a.key"}, "key_file needs a cert_file"),
         ({"ca_file": "ca.pem"}, 'ca_file and cert_file need a url that begins with "tls:"'),
         ({"subject": "dockbell.{sink}"}, "must be a subject without wildcards, which may hold {source}"),
@@ -257,7 +260,7 @@ def test_settings_that_cannot_work_are_told(settings: dict[str, Any], problem: s
 
 def test_a_certificate_that_cannot_be_used_is_told_at_the_start() -> None:
     settings = JetStreamSettings.model_validate({"type": "nats", "url": "tls://nats", "ca_file": "/no/such.pem"})
-    with pytest.raises(ConfigError, match=r"\[sinks.bus\]: ca_file cannot be used, no such file or directory"):
+    with pytest.raises(ConfigError, match=r"\[sinks.bus\]: cannot use ca_file, no such file or directory"):
         JetStreamSink("bus", settings, Facts().telemetry)
 
 

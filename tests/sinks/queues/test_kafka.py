@@ -122,10 +122,10 @@ async def test_what_is_too_large_is_refused_and_what_went_with_it_arrives(cluste
 @pytest.mark.parametrize(
     ("code", "kind", "reason"),
     [
-        (10, OutcomeKind.REFUSED, "larger than its topic takes (max.message.bytes)"),
-        (_INVALID_RECORD, OutcomeKind.REFUSED, "the topic does not take it (INVALID_RECORD)"),
-        (19, OutcomeKind.FAILED, "the server says, NOT_ENOUGH_REPLICAS (19)"),
-        (_TOPIC_NOT_AUTHORIZED, OutcomeKind.FAILED, "the server says, TOPIC_AUTHORIZATION_FAILED (29)"),
+        (10, OutcomeKind.REFUSED, "larger than its topic accepts (max.message.bytes)"),
+        (_INVALID_RECORD, OutcomeKind.REFUSED, "the topic does not accept it (INVALID_RECORD)"),
+        (19, OutcomeKind.FAILED, "the server reports, NOT_ENOUGH_REPLICAS (19)"),
+        (_TOPIC_NOT_AUTHORIZED, OutcomeKind.FAILED, "the server reports, TOPIC_AUTHORIZATION_FAILED (29)"),
     ],
 )
 async def test_what_the_cluster_says_of_an_event(
@@ -152,7 +152,7 @@ async def test_without_a_topic_an_event_waits(cluster: KafkaReceiver) -> None:
     cluster.codes += [_UNKNOWN_TOPIC] * 4
     sink = make_sink(cluster)
     (outcome,) = await publish(sink, make_event(1))
-    assert outcome == Outcome(OutcomeKind.FAILED, "the cluster has no such topic, and does not create it")
+    assert outcome == Outcome(OutcomeKind.FAILED, "the topic does not exist, and the cluster does not create it")
     assert await publish(sink, make_event(1)) == [_DELIVERED]
 
 
@@ -241,7 +241,7 @@ async def test_a_partition_whose_replicas_are_slow_does_not_hold_up_others(clust
     async with running(make_sink(cluster, timeout="2s")) as run:
         run.deliver(*map(make_event, range(10)))
         outcomes = await run.until_settled(10)
-    assert set(outcomes) == {_DELIVERED, Outcome(OutcomeKind.FAILED, "the server says, REQUEST_TIMED_OUT (7)")}
+    assert set(outcomes) == {_DELIVERED, Outcome(OutcomeKind.FAILED, "the server reports, REQUEST_TIMED_OUT (7)")}
 
 
 async def test_a_batch_that_may_be_stored_is_not_sent_again_at_once(cluster: KafkaReceiver) -> None:
@@ -287,7 +287,7 @@ async def test_a_password_is_presented_and_a_wrong_one_loses_nothing(
 ) -> None:
     (tmp_path / "password").write_text("hush")
     sink = make_sink(cluster, mechanism=mechanism, password={"file": str(tmp_path / "password")})
-    with pytest.raises(SinkRejected, match="the server says, SASL_AUTHENTICATION_FAILED"):
+    with pytest.raises(SinkRejected, match="the server reports, SASL_AUTHENTICATION_FAILED"):
         await sink.probe()
     (outcome,) = await publish(sink, make_event(1))
     assert outcome.kind is OutcomeKind.UNREACHABLE
@@ -312,7 +312,7 @@ async def test_a_login_that_the_listener_does_not_know_counts_against_no_event(c
     cluster.login_code = 34
     sink = make_sink(cluster)
     assert await publish(sink, make_event(1)) == [
-        Outcome(OutcomeKind.UNREACHABLE, "the server says, ILLEGAL_SASL_STATE (34)")
+        Outcome(OutcomeKind.UNREACHABLE, "the server reports, ILLEGAL_SASL_STATE (34)")
     ]
     with pytest.raises(SinkRejected, match="ILLEGAL_SASL_STATE"):
         await sink.probe()
@@ -335,7 +335,7 @@ async def test_it_speaks_tls_and_checks_the_certificate(tmp_path: Path, certific
             await make_sink(receiver, url=url).probe()
         with pytest.raises(
             SinkUnavailable,
-            match="the server ended the connection; it may want TLS",
+            match="the server closed the connection; it may want TLS",
         ):
             await make_sink(receiver).probe()
     finally:
@@ -358,10 +358,10 @@ async def test_a_probe_says_which_cluster_answers(cluster: KafkaReceiver) -> Non
     [
         ({"url": "http://kafka"}, r'must be a URL such as "kafka\+ssl://kafka-1.example.com:9093'),
         ({"url": "kafka://kafka,"}, "must be a URL such as"),
-        ({"url": "kafka://me:hush@kafka"}, "must not hold a user or password; use the keys user and password"),
-        ({"url": "kafka://me:hu,sh@kafka"}, "must not hold a user or password"),
+        ({"url": "kafka://me:hush@kafka"}, "must not contain a user or password; use the keys user and password"),
+        ({"url": "kafka://me:hu,sh@kafka"}, "must not contain a user or password"),
         ({"url": "kafka://kafka/topic"}, "must end with the host and port"),
-        ({"user": "me"}, "user and password go together"),
+        ({"user": "me"}, "set both user and password, or neither"),
         ({"mechanism": "GSSAPI"}, "PLAIN"),
         ({"key_file": "a.key"}, "key_file needs a cert_file"),
         ({"ca_file": "ca.pem"}, r'ca_file and cert_file need a url that begins with "kafka\+ssl:"'),
@@ -383,5 +383,5 @@ def test_the_scheme_may_be_written_in_capitals() -> None:
 
 def test_a_certificate_that_cannot_be_used_is_told_at_the_start() -> None:
     settings = KafkaSettings.model_validate({"type": "kafka", "url": "kafka+ssl://kafka", "ca_file": "/no/such.pem"})
-    with pytest.raises(ConfigError, match=r"\[sinks.stream\]: ca_file cannot be used, no such file or directory"):
+    with pytest.raises(ConfigError, match=r"\[sinks.stream\]: cannot use ca_file, no such file or directory"):
         KafkaSink("stream", settings, Facts().telemetry)

@@ -80,7 +80,7 @@ async def test_without_a_queue_that_takes_it_an_event_waits(rabbitmq: RabbitMqSe
 async def test_an_exchange_that_is_not_there_is_told(rabbitmq: RabbitMqServer) -> None:
     sink = make_sink(rabbitmq, exchange="nowhere")
     (outcome,) = await publish(sink, make_delivery())
-    reason = "the server says, NOT_FOUND - no exchange 'nowhere' in vhost '/'"
+    reason = "the server reports, NOT_FOUND - no exchange 'nowhere' in vhost '/'"
     assert outcome == Outcome(OutcomeKind.UNREACHABLE, reason)
     with pytest.raises(SinkUnavailable, match=reason):
         await sink.probe()
@@ -101,7 +101,7 @@ async def test_what_is_larger_than_the_server_takes_is_refused_and_others_go_on(
     async with running(sink) as run:
         run.deliver(large)
         assert await run.until_settled(1) == [
-            Outcome(OutcomeKind.REFUSED, f"larger than the server takes (max_message_size = {rabbitmq.largest})")
+            Outcome(OutcomeKind.REFUSED, f"larger than the server accepts (max_message_size = {rabbitmq.largest})")
         ]
         run.deliver(make_delivery(2))
         assert (await run.until_settled(2))[1] == DELIVERED
@@ -137,7 +137,7 @@ async def test_while_the_server_is_short_of_memory_events_wait(rabbitmq: RabbitM
             (outcome,) = await run.until_settled(1)
         finally:
             await to_thread.run_sync(rabbitmq.control, "set_vm_memory_high_watermark", "0.4")
-        reason = "the server takes no messages: its memory or disk is nearly full"
+        reason = "the server accepts no messages: its memory or disk is nearly full"
         assert outcome == Outcome(OutcomeKind.UNREACHABLE, reason)
         run.deliver(make_delivery())
         assert (await run.until_settled(2))[1] == DELIVERED
@@ -222,9 +222,9 @@ async def test_what_does_not_answer_is_given_up(rabbitmq: RabbitMqServer) -> Non
     ("settings", "problem"),
     [
         ({"url": "http://bus"}, 'must be a URL such as "amqps://rabbitmq.example.com/vhost"'),
-        ({"url": "amqp://me:hush@bus"}, "must not hold a user or password; use the keys of these names"),
+        ({"url": "amqp://me:hush@bus"}, "must not contain a user or password; use the keys user and password"),
         ({"url": "amqp://bus/a/b"}, "must end with the host and port, or with the name of a virtual host"),
-        ({"user": "me"}, "user and password go together"),
+        ({"user": "me"}, "set both user and password, or neither"),
         ({"key_file": "a.key"}, "key_file needs a cert_file"),
         ({"ca_file": "ca.pem"}, 'ca_file and cert_file need a url that begins with "amqps:"'),
         ({"routing_key": "dockbell.{sink}"}, "must be a text, which may hold {source}"),
@@ -238,5 +238,5 @@ def test_settings_that_cannot_work_are_told(settings: dict[str, Any], problem: s
 
 def test_a_certificate_that_cannot_be_used_is_told_at_the_start() -> None:
     settings = RabbitMqSettings.model_validate({"type": "amqp", "url": "amqps://bus", "ca_file": "/no/such.pem"})
-    with pytest.raises(ConfigError, match=r"\[sinks.bus\]: ca_file cannot be used, no such file or directory"):
+    with pytest.raises(ConfigError, match=r"\[sinks.bus\]: cannot use ca_file, no such file or directory"):
         RabbitMqSink("bus", settings, Facts().telemetry)

@@ -149,7 +149,7 @@ async def test_a_probe_says_which_server_answers(start: Start) -> None:
     ("settings", "problem"),
     [
         ({"url": "http://redis"}, 'must be a URL such as "rediss://redis.example.com:6379/0"'),
-        ({"url": "redis://me:hush@redis"}, "must not hold a user or password; use the keys username and password"),
+        ({"url": "redis://me:hush@redis"}, "must not contain a user or password; use the keys username and password"),
         ({"url": "redis://redis/zero"}, "must end with the host and port, or with the number of a database"),
         ({"username": "me"}, "username needs a password"),
         ({"key_file": "a.key"}, "key_file needs a cert_file"),
@@ -167,5 +167,5 @@ def test_settings_that_cannot_work_are_told(settings: dict[str, Any], problem: s
 
 def test_a_certificate_that_cannot_be_used_is_told_at_the_start() -> None:
     settings = RedisSettings.model_validate({"type": "redis", "url": "rediss://redis", "ca_file": "/no/such.pem"})
-    with pytest.raises(ConfigError, match=r"\[sinks.lake\]: ca_file cannot be used, no such file or directory"):
+    with pytest.raises(ConfigError, match=r"\[sinks.lake\]: cannot use ca_file, no such file or directory"):
         RedisSink("lake", settings, Facts().telemetry)

@@ -205,7 +205,7 @@ async def test_an_address_that_is_never_dialled_gives_no_token() -> None:
         async with running(sink) as run:
             run.deliver(make_delivery())
             (outcome,) = await run.until_settled(1)
-    assert "127.0.0.2 is never dialled: in deny_networks" in outcome.reason
+    assert "dockbell never connects to 127.0.0.2: in deny_networks" in outcome.reason
     assert server.requests == []
 
 

@@ -202,11 +202,11 @@ async def test_a_compressed_body_is_signed_as_it_is_when_decompressed(batch: int
     [
         ({"batch": 0}, "must be at least 1"),
         ({"batch": 501}, "must be at most 500"),
-        ({"linger": "1s"}, "linger waits for more events of a batch; set batch, or remove it"),
+        ({"linger": "1s"}, "linger waits for more events of a batch; set batch, or remove linger"),
         ({"batch": 2, "mode": "binary"}, 'batch sends several events as a list of CloudEvents, mode = "binary" each'),
         ({"batch": 2, "body": "key"}, "batch sends several events as a list of CloudEvents, body each by itself"),
         ({"body": "key", "mode": "binary"}, 'body replaces the event, which mode = "binary" would send'),
-        ({"content_type": "text/xml"}, "content_type is that of body; set body, or remove it"),
+        ({"content_type": "text/xml"}, "content_type describes body; set body, or remove content_type"),
         ({"body": "key +"}, "must be CEL, got"),
         ({"body": "kye"}, 'unknown variable "kye"; did you mean "key"'),
         ({"compression": "zip"}, '"none" or "gzip"'),

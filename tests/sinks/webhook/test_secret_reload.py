@@ -76,7 +76,8 @@ def test_a_file_that_is_being_written_keeps_the_old_and_is_told_once(path: Path)
     told = value.reload()
     assert isinstance(told, NotRenewed)
     assert str(told) == (
-        f"sink erp: secret changed and cannot be used, the old stays in use: file {path} must not be empty"
+        "sink erp: secret changed, but the new value cannot be used; the old one stays in use: "
+        f"file {path} must not be empty"
     )
     assert value.reload() is None
     path.unlink()
@@ -84,7 +85,7 @@ def test_a_file_that_is_being_written_keeps_the_old_and_is_told_once(path: Path)
     assert value.current == "old"
     path.write_text("new")
     assert value.reload() == RENEWED
-    assert str(RENEWED) == "sink erp: secret changed; the new is in use"
+    assert str(RENEWED) == "sink erp: secret changed; the new value is in use"
     assert value.current == "new"
 
 

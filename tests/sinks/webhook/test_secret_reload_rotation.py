@@ -56,10 +56,10 @@ async def test_a_receiver_that_wants_tls_and_gets_none_is_told_by_what_to_change
     async with receiving(OK, tls=serving(certificate)) as receiver:
         sink = make_sink(f"http://127.0.0.1:{receiver.port}/")
         outcome = await attempt(sink)
-        with pytest.raises(SinkUnavailable, match=r"; if it speaks TLS at this port, url must begin with https:$"):
+        with pytest.raises(SinkUnavailable, match=r"; if it uses TLS on this port, url must begin with https:$"):
             await sink.probe()
     assert outcome.kind is OutcomeKind.FAILED
-    assert outcome.reason.endswith("; if it speaks TLS at this port, url must begin with https:")
+    assert outcome.reason.endswith("; if it uses TLS on this port, url must begin with https:")
 
 
 def serving(certificate: Path, *clients: Path) -> ssl.SSLContext:
@@ -117,7 +117,7 @@ async def test_a_new_secret_signs_the_next_attempt_without_a_restart(tmp_path: P
     first, second = receiver.requests
     Webhook(SECRET).verify(first.body, first.headers)
     Webhook(OTHER).verify(second.body, second.headers)
-    assert facts.of(Renewed) == ["sink erp: secret changed; the new is in use"]
+    assert facts.of(Renewed) == ["sink erp: secret changed; the new value is in use"]
 
 
 @pytest.mark.usefixtures("looking_often")
@@ -138,7 +138,7 @@ async def test_a_url_in_a_file_is_where_the_next_attempt_goes_once_it_changes(tm
     assert [(each.target, each.headers["host"]) for each in other.requests] == [
         ("/hooks/token-two", f"127.0.0.1:{other.port}")
     ]
-    assert facts.of(Renewed) == ["sink erp: url or proxy changed; the new is in use"]
+    assert facts.of(Renewed) == ["sink erp: url or proxy changed; the new value is in use"]
     assert "hush" not in str(facts.of(NotRenewed))
 
 
@@ -198,7 +198,7 @@ async def test_after_a_refusal_the_new_secret_is_looked_for_at_once(tmp_path: Pa
         run.deliver(make_delivery(2))
         await run.until_settled(2)
     assert run.fates == [OutcomeKind.FAILED, OutcomeKind.DELIVERED]
-    assert facts.of(Renewed) == ["sink erp: headers, bearer or basic changed; the new is in use"]
+    assert facts.of(Renewed) == ["sink erp: headers, bearer or basic changed; the new value is in use"]
 
 
 @pytest.mark.usefixtures("looking_often")
@@ -318,7 +318,7 @@ async def test_a_new_authority_is_trusted_without_a_restart(certificate: Path, o
 def test_a_key_of_another_certificate_is_told_at_the_start(ours: Path, renewed: Path) -> None:
     crt = f"{ours}.crt"
     with pytest.raises(
-        ConfigError, match=r"\[sinks.erp\]: client certificate cannot be used, TLS, key values mismatch"
+        ConfigError, match=r"\[sinks.erp\]: cannot use the client certificate, TLS, key values mismatch"
     ):
         make_sink("https://erp/", cert_file=crt, key_file=str(renewed))
     make_sink("https://erp/", cert_file=crt, key_file=str(ours))

@@ -93,4 +93,4 @@ def test_a_command_makes_a_key_and_shows_its_public_half() -> None:
     result = CliRunner().invoke(main, ["secret", "--ed25519"])
     key = result.stdout.strip()
     assert result.exit_code == 0
-    assert result.stderr == f"the public key, for the receiver: {SigningKey(key).public}\n"
+    assert result.stderr == f"public key for the receiver: {SigningKey(key).public}\n"

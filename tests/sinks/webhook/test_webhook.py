@@ -209,15 +209,15 @@ def test_the_window_is_the_number_of_lanes() -> None:
         ({"url": "htps://erp/hush-hush?hush"}, r'got "htps://erp/\*\*\*"'),
         ({"url": "erp.example.com/hush-hush"}, r'got "\*\*\*"'),
         ({"proxy": "htps://erp/hush-hush"}, r'got "htps://erp/\*\*\*"'),
-        ({"url": "https://me:secret@erp/"}, "must not hold a user or password; use headers"),
-        ({"url": "https://☃.net/"}, "cannot be used, "),
-        ({"proxy": "http://☃.net/"}, "cannot be used, "),
+        ({"url": "https://me:secret@erp/"}, "must not contain a user or password; use headers"),
+        ({"url": "https://☃.net/"}, "must be a valid URL, "),
+        ({"proxy": "http://☃.net/"}, "must be a valid URL, "),
         ({"secret": []}, "must not be empty"),
         ({"lanes": 0}, "must be at least 1"),
         ({"requests_per_minute": 0}, "must be at least 1"),
         ({"dead_on": [200]}, "must be a status from 300 to 599, got 200"),
-        ({"dead_on": [400, 410]}, "410 is never said of a single event; remove it"),
-        ({"dead_on": [503]}, "503 is never said of a single event; remove it"),
+        ({"dead_on": [400, 410]}, "410 never concerns a single event; remove it"),
+        ({"dead_on": [503]}, "503 never concerns a single event; remove it"),
         ({"dead_on": 400}, "must be a list, got a whole number"),
         ({"deny_networks": ["10.1.2.3/8"]}, 'must begin with the first address of its range, "10.0.0.0/8", got'),
         ({"deny_networks": ["lan"]}, 'must be a range of addresses such as "10.0.0.0/8" or "fd00::/8", got "lan"'),
@@ -256,7 +256,7 @@ def test_a_printed_configuration_does_not_show_the_path_which_may_hold_a_token(u
     ("settings", "problem"),
     [
         ({"secret": "hush-hush"}, r"\[sinks.erp\] secret: must be whsec_ followed by base64 of 24 to 64 bytes"),
-        ({"headers": {"webhook-id": "1"}}, r"\[sinks.erp\] headers.webhook-id: is set by dockbell; remove it"),
+        ({"headers": {"webhook-id": "1"}}, r"\[sinks.erp\] headers.webhook-id: dockbell sets this header; remove it"),
         (
             {"headers": {"Expect": "100-continue"}},
             r"headers.Expect: is about the connection, which is dockbell's; remove",
@@ -265,7 +265,7 @@ def test_a_printed_configuration_does_not_show_the_path_which_may_hold_a_token(u
         ({"headers": {"te": "trailers"}}, "headers.te: is about the connection"),
         ({"headers": {"keep-alive": "timeout=5"}}, "headers.keep-alive: is about the connection"),
         ({"headers": {"proxy-connection": "close"}}, "headers.proxy-connection: is about the connection"),
-        ({"headers": {"a b": "1"}}, r"\[sinks.erp\] headers.a b: is no name of a header"),
+        ({"headers": {"a b": "1"}}, r"\[sinks.erp\] headers.a b: not a valid header name; rename it"),
         ({"headers": {"x-site": "Köln"}}, r"\[sinks.erp\] headers.x-site: must be printable ASCII"),
         (
             {"headers": {"Authorization": "x"}, "bearer": "y"},
@@ -273,8 +273,8 @@ def test_a_printed_configuration_does_not_show_the_path_which_may_hold_a_token(u
         ),
         ({"bearer": "Bearer hush"}, r"\[sinks.erp\] bearer: must be the token alone, without spaces"),
         ({"bearer": "hüsh"}, r"\[sinks.erp\] bearer: must be the token alone, without spaces"),
-        ({"cert_file": "/no/such.pem"}, r"\[sinks.erp\]: client certificate cannot be used, no such file or directory"),
-        ({"ca_file": "/no/such.pem"}, r"\[sinks.erp\]: ca_file cannot be used, no such file or directory"),
+        ({"cert_file": "/no/such.pem"}, r"\[sinks.erp\]: cannot use the client certificate, no such file or directory"),
+        ({"ca_file": "/no/such.pem"}, r"\[sinks.erp\]: cannot use ca_file, no such file or directory"),
     ],
 )
 def test_secrets_headers_and_files_are_checked_at_the_start(settings: dict[str, Any], problem: str) -> None:
@@ -292,10 +292,10 @@ def test_a_missing_secret_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("text", "settings", "problem"),
     [
-        ("https://me:hush@erp/", {}, "file .*/url must not hold a user or password"),
+        ("https://me:hush@erp/", {}, "file .*/url must not contain a user or password"),
         ("erp.example.com/hush", {}, r'file .*/url must be a URL such as .*, got "\*\*\*"$'),
         ("http://erp/hush", {"cert_file": "a.pem"}, r'\[sinks.erp\] cert_file needs a url that begins with "https:"'),
-        ("http://169.254.169.254/hush", {}, r"\[sinks.erp\] url has 169.254.169.254, which is never dialled"),
+        ("http://169.254.169.254/hush", {}, r"\[sinks.erp\] url: dockbell never connects to 169.254.169.254"),
     ],
 )
 def test_a_url_in_a_file_is_checked_at_the_start_as_well(

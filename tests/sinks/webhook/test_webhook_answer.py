@@ -49,7 +49,7 @@ async def test_the_status_decides(status: str, kind: OutcomeKind) -> None:
 async def test_a_redirect_is_not_followed() -> None:
     async with receiving(OK) as elsewhere, receiving(respond("307 Moved", location=elsewhere.url)) as receiver:
         outcome = await attempt(make_sink(receiver.url))
-    assert outcome == Outcome(OutcomeKind.FAILED, "HTTP 307, redirects are not followed", status=307)
+    assert outcome == Outcome(OutcomeKind.FAILED, "HTTP 307, dockbell does not follow redirects", status=307)
     assert not elsewhere.requests
 
 
@@ -179,8 +179,8 @@ async def test_what_a_status_means_can_be_said() -> None:
 @pytest.mark.parametrize(
     ("on_status", "told"),
     [
-        ({"200": "dead"}, 'must be for statuses from 300 to 599, got "200"'),
-        ({"4xx": "dead"}, 'must be for statuses from 300 to 599, got "4xx"'),
+        ({"200": "dead"}, 'must have statuses from 300 to 599 as keys, got "200"'),
+        ({"4xx": "dead"}, 'must have statuses from 300 to 599 as keys, got "4xx"'),
         ({"429": "dead"}, "429 is never said of a single event"),
         ({"404": "maybe"}, 'must be "retry", "dead" or "ok", got "maybe"'),
     ],

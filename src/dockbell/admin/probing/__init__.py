@@ -29,9 +29,9 @@ APART: Final = timedelta(seconds=3)
 """How long after the first reading of a page the second comes."""
 
 _ADVICE: Final = (
-    "# Measured by dockbell probe with {sent} of {requests} requests; what it could not tell is assumed.\n"
-    "# Keep key set: a key that dockbell must learn is provisional. Before a whole pass has proven it unique there\n"
-    "# are no deletions, and no events at all unless it is the record's own id.\n"
+    '# Measured by "dockbell probe" with {sent} of {requests} requests; what it could not measure is assumed.\n'
+    "# Keep key set: a learned key is provisional. Until a complete pass proves it unique, dockbell publishes no\n"
+    "# deletions, and no events at all unless it is the record's own id.\n"
 )
 
 

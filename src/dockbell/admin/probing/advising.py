@@ -79,10 +79,10 @@ def _advise_account(settings: SourceSettings, asker: Asker) -> Iterator[Line]:
     if key.env is not None or key.file is not None:
         yield Line("api_key", {"env": key.env} if key.env is not None else {"file": key.file}, "accepted")
     else:
-        yield Line("api_key", {"env": KEY_VARIABLE}, "accepted; keys are not written here, put it into this variable")
+        yield Line("api_key", {"env": KEY_VARIABLE}, "accepted; set this variable to the key")
     limits = [found.limit for each in asker.answers if (found := read_allowance(each)) is not None]
     limit, why = settings.requests_per_minute, "assumed: no x-ratelimit headers"
-    yield Line("requests_per_minute", *((limits[-1], "x-ratelimit-limit says so") if limits else (limit, why)))
+    yield Line("requests_per_minute", *((limits[-1], "from x-ratelimit-limit") if limits else (limit, why)))
 
 
 def _advise_feed(measured: Measured, source: SourceSettings) -> Iterator[Line]:
@@ -90,7 +90,7 @@ def _advise_feed(measured: Measured, source: SourceSettings) -> Iterator[Line]:
         if measured.refused:
             yield Line("enabled", value=False, reason=measured.problem)
         else:
-            yield Line("", None, f"not measured, all of it assumed: {measured.problem}")
+            yield Line("", None, f"not measured, all values assumed: {measured.problem}")
         return
     told = {each.what: each for each in tell_feed(measured)}
     yield from _advise_pace(measured, source, told)
@@ -99,11 +99,11 @@ def _advise_feed(measured: Measured, source: SourceSettings) -> Iterator[Line]:
     if measured.signal is not None and measured.signal.is_usable:
         yield Line("signal", measured.signal.pair.carrier, measured.signal.describe())
     if query := measured.settings.query:
-        yield Line("query", query, _reason(told.get("status=all"), "assumed: as it was asked"))
+        yield Line("query", query, _reason(told.get("status=all"), "assumed: as the probe asked"))
     if measured.settings.expand:
-        yield Line("expand", measured.settings.expand, "as it was asked")
+        yield Line("expand", measured.settings.expand, "as the probe asked")
     if measured.details:
-        yield Line("", None, f"no detail here, but a shipment read by itself has more: {', '.join(measured.details)}")
+        yield Line("", None, f"no detail here, but a single shipment has more fields: {', '.join(measured.details)}")
 
 
 def _reason(finding: Finding | None, otherwise: str) -> str:
@@ -117,7 +117,7 @@ def _advise_pace(measured: Measured, source: SourceSettings, told: dict[str, Fin
     """Yield how often to read: as by default, but no faster than a share of the budget carries."""
     settings, since, polled = measured.settings, told.get("updated_since"), RESOURCES[measured.resource].polled
     pages, is_known = _count_pages_in_all(measured)
-    reading_all = f"reading all is {'' if is_known else 'at least '}{count_of(pages, 'page')}"
+    reading_all = f"a full read takes {'' if is_known else 'at least '}{count_of(pages, 'page')}"
     is_whole = not polled or (since is not None and since.state is State.FAILS)
     least = pages * _MINUTE / (source.requests_per_minute * source.share * _PASS_SHARE)
 
@@ -129,18 +129,18 @@ def _advise_pace(measured: Measured, source: SourceSettings, told: dict[str, Fin
     elif settings.is_auto:
         yield Line("every", "auto", f"as often as the budget allows; {reading_all}")
         if is_whole and settings.at_most is not None and (at_most := lengthen(settings.at_most)) != settings.at_most:
-            yield Line("at_most", at_most, f"every reading is of the whole list; {reading_all}")
+            yield Line("at_most", at_most, f"every read covers the whole list; {reading_all}")
     elif not is_whole:
         how = "updated_since was not measured" if since is None else f"updated_since is {since.found}"
-        yield Line("every", settings.every, f"assumed: {how}; a poll is one page unless much changes")
+        yield Line("every", settings.every, f"assumed: {how}; a poll takes one page unless much changed")
     else:
         assert isinstance(settings.every, timedelta)
         guess = "" if is_known else "assumed: "
-        yield Line("every", lengthen(settings.every), f"{guess}every reading is of the whole list; {reading_all}")
+        yield Line("every", lengthen(settings.every), f"{guess}every read covers the whole list; {reading_all}")
     if polled:
-        yield Line("reconcile", settings.reconcile, f"assumed: deletions show nowhere else; {reading_all}")
+        yield Line("reconcile", settings.reconcile, f"assumed: only full reads show deletions; {reading_all}")
         bound = told["bound"].found if "bound" in told else "not known"
-        yield Line("lookback", settings.lookback, f"assumed: lateness cannot be probed; the bound is {bound}")
+        yield Line("lookback", settings.lookback, f"assumed: a probe cannot measure lateness; the bound is {bound}")
 
 
 def _count_pages_in_all(measured: Measured) -> tuple[int, bool]:
@@ -156,7 +156,7 @@ def _count_pages_in_all(measured: Measured) -> tuple[int, bool]:
 
 def _advise_shape(measured: Measured, told: dict[str, Finding]) -> Iterator[Line]:
     if measured.shape is None:
-        why = "set key: no member was found to identify the records"
+        why = "found no field that identifies the records; set key"
         yield Line("", None, f"no key here: {why if measured.records else 'no records to learn it from'}")
         return
     key = measured.shape.key
@@ -176,10 +176,10 @@ def _advise_comparing(measured: Measured) -> Iterator[Line]:
     base = f"{found.compared} records read twice"
     unordered = list(dict.fromkeys([*measured.settings.unordered, *found.shuffled]))
     counts = ", ".join(f"{place} in {count}" for place, count in found.shuffled.items())
-    why = f"order differed of {counts} of {base}" if counts else f"no array changed its order in {base}"
+    why = f"the order differed: {counts} of {base}" if counts else f"no array changed its order in {base}"
     yield Line("unordered", unordered, why)
     volatile = found.volatile()
     ignore = list(dict.fromkeys([*measured.settings.ignore, *volatile]))
     counts = ", ".join(f"{place} in {found.restless[place]}" for place in volatile)
-    why = f"differed though the record's time did not: {counts} of {base}"
-    yield Line("ignore", ignore, why if counts else f"no member moved by itself in {base}")
+    why = f"changed although the record's timestamp did not: {counts} of {base}"
+    yield Line("ignore", ignore, why if counts else f"no field changed by itself in {base}")

@@ -73,11 +73,11 @@ def tell_source(name: str, asker: Asker) -> Iterator[Finding]:
     allowance = next((found for each in answers if (found := read_allowance(each)) is not None), None)
     if allowance is None:
         evidence = f"no x-ratelimit headers in {len(answers)} answers; requests_per_minute is assumed"
-        yield Finding(name, "budget", "untold", evidence, State.NOTE)
+        yield Finding(name, "budget", "unknown", evidence, State.NOTE)
     else:
         yield Finding(name, "budget", f"{allowance.limit} requests a window", "x-ratelimit-limit")
         if (foreign := count_foreign(answers)) is None:
-            yield Finding(name, "other users", "untold", "needs two answers in a window", State.UNTOLD)
+            yield Finding(name, "other users", "unknown", "needs two answers in a window", State.UNTOLD)
         else:
             state = State.NOTE if foreign else State.OK
             yield Finding(name, "other users", f"{foreign} requests", "counted by x-ratelimit-remaining", state)
@@ -91,15 +91,15 @@ def tell_source(name: str, asker: Asker) -> Iterator[Finding]:
 def _tell_clock(name: str, asker: Asker) -> Finding:
     offset = clock_offset(asker.answers)
     if offset is None:
-        evidence = "no Date in any answer: x-ratelimit-reset or our clock is used, with a longer lookback"
+        evidence = "no Date in any answer: dockbell uses x-ratelimit-reset or the local clock, with a longer lookback"
         return Finding(name, "clock", "no Date", evidence, State.NOTE)
     least, most = offset
-    evidence = f"Date is ahead of our clock by {least.total_seconds():.1f} to {most.total_seconds():.1f} s"
+    evidence = f"Date is ahead of the local clock by {least.total_seconds():.1f} to {most.total_seconds():.1f} s"
     if least > _SKEW_TOLD:
-        return Finding(name, "clock", f"{format_age(least)} ahead of ours", evidence, State.NOTE)
+        return Finding(name, "clock", f"{format_age(least)} ahead of the local clock", evidence, State.NOTE)
     if most < -_SKEW_TOLD:
-        return Finding(name, "clock", f"{format_age(-most)} behind ours", evidence, State.NOTE)
-    return Finding(name, "clock", "as ours", evidence)
+        return Finding(name, "clock", f"{format_age(-most)} behind the local clock", evidence, State.NOTE)
+    return Finding(name, "clock", "matches the local clock", evidence)
 
 
 # Of a feed -----------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def tell_feed(measured: Measured) -> Iterator[Finding]:
     for what, found, evidence, state in _tell(measured):
         yield Finding(str(measured.feed), what, found, evidence, state)
     for what, reason in measured.unmeasured.items():
-        yield Finding(str(measured.feed), what, "untold", reason, State.UNTOLD)
+        yield Finding(str(measured.feed), what, "unknown", reason, State.UNTOLD)
 
 
 def _tell(measured: Measured) -> Iterator[_Row]:
@@ -136,25 +136,25 @@ def _tell(measured: Measured) -> Iterator[_Row]:
     yield from _tell_shipment(measured)
     if measured.conditional is not None:
         answered = "304 when unchanged" if measured.conditional == _NOT_MODIFIED else f"HTTP {measured.conditional}"
-        yield "ETag", answered, "the first page asked with its own ETag", State.OK
+        yield "ETag", answered, "requested the first page with its own ETag", State.OK
     elif first.response.headers.get("etag") is None:
         yield "ETag", "none", "on the first page", State.OK
     else:
-        yield "ETag", "given", "on the first page; whether it spares an answer was not tried", State.UNTOLD
+        yield "ETag", "given", "on the first page; conditional requests not tried", State.UNTOLD
 
 
 def _tell_size(measured: Measured) -> Iterator[_Row]:
     sizes = [len(each.records) for each in measured.pages]
     pages = f"{count_of(len(sizes), 'page')} read"
     if (total := find_total(measured.pages[0].envelope)) is not None:
-        yield "records", str(total[1]), f'"{total[0]}" says so; {pages}', State.OK
+        yield "records", str(total[1]), f'from "{total[0]}"; {pages}', State.OK
     elif measured.at_end:
         yield "records", str(sum(sizes)), f"{pages}, the whole list", State.OK
     else:
         yield "records", f"more than {sum(sizes)}", pages, State.OK
     followed = sizes[:-1] if measured.at_end else sizes
     if not followed:
-        yield "page size", "untold", f"all {sizes[0]} records came on one page", State.OK
+        yield "page size", "unknown", f"all {sizes[0]} records came on one page", State.OK
     elif min(followed) == MAX_LIMIT:
         yield "page size", str(MAX_LIMIT), f"asked for {MAX_LIMIT}, on {count_of(len(followed), 'page')}", State.OK
     else:
@@ -165,7 +165,7 @@ def _tell_size(measured: Measured) -> Iterator[_Row]:
 def _tell_key(measured: Measured) -> Iterator[_Row]:
     if measured.shape is None:
         fields = ", ".join(sorted(measured.records[0])) or "none"
-        yield "key", "none", f"no one or two members identify the records, got {fields}; set key", State.FAILS
+        yield "key", "none", f"no one or two fields identify the records, got {fields}; set key", State.FAILS
         return
     found = count_keys(measured.records, measured.shape.key)
     kinds = " and ".join(found.kinds)
@@ -173,7 +173,7 @@ def _tell_key(measured: Measured) -> Iterator[_Row]:
     evidence += f", {found.doubles} of them more than once" if found.doubles else ", unique"
     if found.holds:
         state = State.NOTE if measured.guessed else State.OK
-        evidence += "; none of the usual names, look whether it is right" if measured.guessed else ""
+        evidence += "; not a usual name, check that it is right" if measured.guessed else ""
     elif found.present < found.records or not _drifts(measured):
         state = State.FAILS
     else:
@@ -192,7 +192,7 @@ def _tell_times(measured: Measured) -> Iterator[_Row]:
     stamps, total = measured.stamps(), len(measured.records)
     if stamps is None:
         others = ", ".join(find_times(measured.records)[:_SHOWN_MOST])
-        hint = f"; times stand in {others}" if others else ""
+        hint = f"; times found in {others}" if others else ""
         yield "updated_at", "none", f"no timestamp of the last change in {total} records{hint}", State.NOTE
     else:
         evidence = f"in {stamps.present} of {total} records, {' or '.join(stamps.forms)}, to the {stamps.precision}"
@@ -200,7 +200,7 @@ def _tell_times(measured: Measured) -> Iterator[_Row]:
         yield "updated_at", measured.shape.updated_at or "", evidence, State.NOTE if is_odd else State.OK
         now = measured.pages[-1].page.answered_at
         if stamps.ahead:
-            evidence = f"{stamps.ahead} of {total} records are dated later than the service's clock, the last by"
+            evidence = f"{stamps.ahead} of {total} records are dated later than the service's clock, the latest by"
             yield "future stamps", str(stamps.ahead), f"{evidence} {format_age(stamps.newest - now)}", State.NOTE
         else:
             yield "newest stamp", f"{format_age(now - stamps.newest)} old", "by the service's clock", State.OK
@@ -214,7 +214,7 @@ def _tell_order(measured: Measured) -> Iterator[_Row]:
     orders = find_orders(measured.records, measured.shape)
     yield "order", " = ".join(orders) or "none", evidence, State.OK
     if measured.bound is not None and len(polled := measured.bound.reading.records) > 1:
-        found = " = ".join(find_orders(polled, measured.shape)) or "untold"
+        found = " = ".join(find_orders(polled, measured.shape)) or "unknown"
         yield "order of polls", found, f"in {len(polled)} records with updated_since", State.OK
 
 
@@ -223,7 +223,7 @@ def _tell_cursor(measured: Measured) -> Iterator[_Row]:
     if ends:
         yield "end of list", f"next_cursor is {end_of_list(ends[-1].envelope)}", "", State.OK
     else:
-        yield "end of list", "untold", "the end was not reached", State.UNTOLD
+        yield "end of list", "unknown", "the probe did not reach the end", State.UNTOLD
     first = measured.pages[0]
     if first.page.next_cursor is None:
         return
@@ -241,10 +241,10 @@ def _tell_cursor(measured: Measured) -> Iterator[_Row]:
         same = sum(earlier == later for earlier, later in zip(keys, again, strict=False))
         is_same = same == min(len(keys), len(again))  # one may have grown
         found, state = ("same page", State.OK) if is_same else ("another page", State.NOTE)
-        yield "cursor twice", found, f"{same} of {len(keys)} records in the same place", state
+        yield "cursor twice", found, f"{same} of {len(keys)} records at the same position", state
     keys = [key for each in measured.pages for key in set(measured.keys(each.records))]
     if shared := len(keys) - len(set(keys)):
-        why = "the list moved while it was read, or its order is not firm"
+        why = "the list changed during the read, or its order is not stable"
         yield "pages overlap", f"{shared} records", why, State.NOTE
 
 
@@ -252,18 +252,23 @@ def _tell_since(measured: Measured) -> Iterator[_Row]:
     if not RESOURCES[measured.resource].polled:
         return
     if measured.future is not None and measured.future.records:
-        evidence = f"{len(measured.future.records)} records came for a time a day ahead"
+        evidence = f"the API returned {len(measured.future.records)} records for a time a day ahead"
         yield "updated_since", "ignored", f"{evidence}; every poll reads the whole list", State.FAILS
     elif measured.bound is not None:
         yield from _tell_bound(measured, measured.bound)
     elif measured.future is not None:
-        yield "updated_since", "honoured", "nothing came for a time a day ahead; the bound is untold", State.OK
+        yield (
+            "updated_since",
+            "honoured",
+            "the API returned nothing for a time a day ahead; the bound is unknown",
+            State.OK,
+        )
 
 
 def _tell_bound(measured: Measured, bound: Bound) -> Iterator[_Row]:
     records = bound.reading.records
     older = [moment for each in records if (moment := measured.stamp_of(each)) is not None and moment < bound.moment]
-    evidence = f"asked from the newest record's time on, got {len(records)} records, {len(older)} of them older"
+    evidence = f"asked for the time of the newest record, got {len(records)} records, {len(older)} of them older"
     if not older:
         yield "updated_since", "honoured", evidence, State.OK
     elif (grain := _cut_to(bound, min(older))) is not None:
@@ -272,17 +277,27 @@ def _tell_bound(measured: Measured, bound: Bound) -> Iterator[_Row]:
         yield "updated_since", "ignored", f"{evidence}; every poll reads the whole list", State.FAILS
         return
     if _holds(measured, bound):
-        yield "bound", "inclusive", "the record with exactly that time came", State.OK
+        yield "bound", "inclusive", "the API returned the record with exactly that time", State.OK
     elif bound.reading.page.next_cursor is None:
-        yield "bound", "exclusive", "the record with exactly that time did not come; the lookback covers it", State.NOTE
+        yield (
+            "bound",
+            "exclusive",
+            "the API left out the record with exactly that time; the lookback covers it",
+            State.NOTE,
+        )
     else:
-        yield "bound", "untold", "the record with exactly that time may stand on a later page", State.UNTOLD
+        yield "bound", "unknown", "the record with exactly that time may be on a later page", State.UNTOLD
     if measured.finer is not None and not older:
         unit = {3: "ms", 6: "µs"}[measured.stamps().digits]  # type: ignore[union-attr]  # there are stamps: finer needs one
         if _holds(measured, measured.finer):
-            yield "precision of since", f"coarser than 1 {unit}", f"it came from 1 {unit} later on, too", State.NOTE
+            yield (
+                "precision of since",
+                f"coarser than 1 {unit}",
+                f"the API also returned it for 1 {unit} later",
+                State.NOTE,
+            )
         else:
-            yield "precision of since", f"1 {unit}", f"it did not come from 1 {unit} later on", State.OK
+            yield "precision of since", f"1 {unit}", f"the API left it out for 1 {unit} later", State.OK
 
 
 def _cut_to(bound: Bound, oldest: datetime) -> str | None:
@@ -314,14 +329,14 @@ def _tell_rereading(measured: Measured) -> Iterator[_Row]:
     elapsed = measured.again.response.sent_at - measured.pages[0].response.sent_at
     evidence = f"{found.compared} records read again {elapsed.total_seconds():.1f} s later"
     if not found.compared:
-        yield "same order twice", "untold", "no record was in both readings of the first page", State.NOTE
+        yield "same order twice", "unknown", "no record was in both readings of the first page", State.NOTE
         return
     order = ("yes", evidence, State.OK) if found.same_order else ("no", evidence, State.NOTE)
     yield "same order twice", *order
     for place, count in found.shuffled.items():
-        yield "unordered", place, f"in {count} of {found.compared} records another order of the same", State.NOTE
+        yield "unordered", place, f"same elements in another order in {count} of {found.compared} records", State.NOTE
     stamp = measured.shape and measured.shape.updated_at
-    while_still = f"{stamp} stood still" if stamp else "no timestamp tells of it"
+    while_still = f"{stamp} did not change" if stamp else "there was no timestamp to show it"
     volatile = found.volatile()
     for place, count in found.restless.items():
         told = f"differed in {count} of {found.compared} records while {while_still}"
@@ -347,13 +362,13 @@ def _tell_filters(measured: Measured) -> Iterator[_Row]:
         elif members:
             yield f"expand={relation}", "accepted", f"adds {', '.join(members[:_SHOWN_MOST])}", State.OK
         else:
-            yield f"expand={relation}", "no effect seen", "accepted, but adds no member", State.OK
+            yield f"expand={relation}", "no effect seen", "accepted, but adds no field", State.OK
 
 
 def _tell_signal(measured: Measured) -> Iterator[_Row]:
     found = measured.signal
     if found is not None and not found.is_told:
-        yield "signal", "untold", found.describe(), State.UNTOLD
+        yield "signal", "unknown", found.describe(), State.UNTOLD
     elif found is not None:
         yield "signal", found.pair.carrier if found.is_usable else "none", found.describe(), State.OK
 
@@ -361,14 +376,14 @@ def _tell_signal(measured: Measured) -> Iterator[_Row]:
 def _tell_shipment(measured: Measured) -> Iterator[_Row]:
     if measured.details is not None:
         names = ", ".join(measured.details[:_SHOWN_MOST])
-        yield "detail", f"{len(measured.details)} members more", names or "as in the listing", State.OK
+        yield "detail", f"{len(measured.details)} more fields", names or "same as in the listing", State.OK
     if (unknown := measured.unknown) is None:
         return
     said = f"{unknown.headers.get('content-type', 'no content type')}{excerpt(unknown)}"
     if unknown.status in NOT_FOUND:
         yield "unknown shipment", f"HTTP {unknown.status}", said, State.OK
     elif unknown.status >= _BROKEN:
-        yield "unknown shipment", "untold", f"HTTP {unknown.status}", State.UNTOLD
+        yield "unknown shipment", "unknown", f"HTTP {unknown.status}", State.UNTOLD
     else:
         evidence = f"{said}; neither 404 nor 410, so only passes can confirm a deletion"
         yield "unknown shipment", f"HTTP {unknown.status}", evidence, State.NOTE

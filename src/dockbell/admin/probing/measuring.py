@@ -209,7 +209,7 @@ async def read_detail(measured: Measured, asker: Asker) -> None:
         detail = decode(response.body)
         measured.details = sorted(detail.keys() - measured.records[0].keys())
     except (ValueError, AttributeError) as error:
-        raise SchemaMismatch("GET /v1/shipments/{id}: the answer is no JSON object") from error
+        raise SchemaMismatch("GET /v1/shipments/{id}: the answer is not a JSON object") from error
 
 
 def _key_of_first(measured: Measured, shape: Shape) -> object:
@@ -383,7 +383,7 @@ async def measure(feeds: Sequence[Measured], asker: Asker, *, apart: timedelta) 
             except NoMore as reason:
                 measured.unmeasured[name] = str(reason)
                 if measurement is read_first:
-                    measured.problem = "not asked: the probe stopped before"
+                    measured.problem = "not requested: the probe stopped earlier"
             except DockbellError as error:
                 measured.unmeasured[name] = str(error)
         if measurement is read_first:

@@ -34,11 +34,11 @@ class SignalFound:
     def describe(self) -> str:
         """Return what was found, in a sentence."""
         known, pair = self.evidence, self.pair
-        words = f"{pair.carrier}' updated_at moved with {known.moved} of {known.changes} changes of {pair.target}"
+        words = f"updated_at of {pair.carrier} changed with {known.moved} of {known.changes} changes of {pair.target}"
         words += f", and with {known.moved_idle} of {known.idle} records that had not changed"
         if self.equal or self.differing:
             compared = self.equal + self.differing
-            words += f"; {self.equal} of {compared} embedded records were as in their own list"
+            words += f"; {self.equal} of {compared} embedded records matched their own list"
         if not self.is_told:
             words += f"; {CHANGES_LEAST} changes are needed: probe with a longer --apart, or leave it to the daemon"
         return words

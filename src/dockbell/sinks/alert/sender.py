@@ -41,7 +41,7 @@ class Sender:
         except ConfigError as error:  # the secret cannot be read now
             return Answer(is_reached=False, reason=str(error))
         except (OSError, msgspec.DecodeError, anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
-            return Answer(reason="the process that sends it ended")
+            return Answer(reason="the process that sends alerts ended")
         else:
             return answer
         finally:

@@ -74,7 +74,10 @@ def answer_message(message: Message) -> Answer:
     if _UNREACHED in said.lower():
         return Answer(is_reached=False, reason="cannot be reached", service=name)
     status = _STATUS.search(said)
-    return Answer(reason=f"was refused, status {status[1]}" if status else "was not taken", service=name)
+    return Answer(
+        reason=f"the service refused it, status {status[1]}" if status else "the service did not accept it",
+        service=name,
+    )
 
 
 def _can_connect(service: Any, seconds: float) -> bool:

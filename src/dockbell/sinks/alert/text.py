@@ -15,33 +15,33 @@ _WIDTH: Final = 1000
 _TITLES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     (NoticeKind.UNREACHABLE, "source"): (
         "source {name} does not answer",
-        "Its changes are not seen until it does. Nothing is lost: dockbell goes on where it stopped.",
+        "dockbell sees no changes until it answers. Nothing is lost: dockbell continues where it stopped.",
     ),
     (NoticeKind.UNREACHABLE, "sink"): (
         "sink {name} cannot deliver",
-        "Its events wait, and are delivered when its receiver is back.",
+        "Its events wait; dockbell delivers them when the receiver is back.",
     ),
-    (NoticeKind.REFUSED, "feed"): ("{name} cannot be read", 'Look at "dockbell status".'),
+    (NoticeKind.REFUSED, "feed"): ("{name} cannot be read", 'Run "dockbell status".'),
     (NoticeKind.HELD, "feed"): (
         "changes of {name} wait for a decision",
-        'Look at "dockbell deletes" and "dockbell drift".',
+        'Run "dockbell deletes" and "dockbell drift".',
     ),
     (NoticeKind.DEAD_LETTER, "sink"): ("sink {name} has a dead letter", '"dockbell dead {name}" lists it.'),
     (NoticeKind.DIED, "process"): (
-        "process {name} did not stop in order",
-        "dockbell works again, and goes on where it was. Its log may say more.",
+        "process {name} did not shut down cleanly",
+        "dockbell is running again and continues where it was. Its log may have details.",
     ),
     (NoticeKind.OVERRUN, "sink"): (
         "sink {name} has lost events",
-        "It took nothing for too long, and begins again with the stored records.",
+        "It accepted nothing for too long, and starts again with the stored records.",
     ),
-    (NoticeKind.PAUSED, "sink"): ("sink {name} is paused", '"dockbell resume {name}" lets it go on.'),
+    (NoticeKind.PAUSED, "sink"): ("sink {name} is paused", '"dockbell resume {name}" resumes it.'),
     (NoticeKind.GAP, "source"): (
         "source {name} was not read for a while",
-        "What changed meanwhile is read now; of several changes of one record the last is seen.",
+        "dockbell now reads what changed meanwhile; of several changes of one record, it sees the last.",
     ),
     (NoticeKind.DISK, "store"): ("the disk of the store is nearly full", ""),
-    (NoticeKind.CROWDED, "server"): ("the web server is crowded", ""),
+    (NoticeKind.CROWDED, "server"): ("the web server has too many connections", ""),
 }
 """The title of each kind of notice, by what it is about, and what follows from it or what to do."""
 
@@ -64,7 +64,7 @@ def write_text(event: Event, *, repeated: int = 0) -> Text:
     dockbell = printable(document["source"].split("/")[2])
     title, lines, kind = _describe_notice(data) if document["type"].startswith("dockbell.notice.") else _tell(event)
     if repeated:
-        lines.append(f"{repeated} more of the kind came since the last message.")
+        lines.append(f"{repeated} more of this kind since the last message.")
     at = parse_moment(document["time"])
     assert at is not None
     lines.append("")

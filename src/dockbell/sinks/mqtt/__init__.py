@@ -148,7 +148,7 @@ class MqttSink:
     def _state_publication(self, feed: Feed, key: str, state: bytes | None) -> Publication:
         topic = self._settings.state_topic.format(source=feed.source, resource=feed.resource, key=key)
         if (size := len(topic.encode())) > MAX_BYTES:
-            raise ValueError(f"topic of {size} bytes, MQTT allows {MAX_BYTES}")
+            raise ValueError(f"the topic has {size} bytes, MQTT allows {MAX_BYTES}")
         return Publication(topic, state or b"", STATE_TYPE if state else "", retain=True)
 
     async def _keep_connected(self, flow: Flow) -> None:
@@ -165,8 +165,8 @@ class MqttSink:
             pause = backoff.pause(end, random.random())  # noqa: S311  # spreads those that failed together
             if backoff.is_contested:
                 is_told = end.ending is Ending.TAKEN_OVER
-                others = "another client has" if is_told else "again and again; has another client"
-                problem += f', {others} client_id "{self._client_id}"; give each its own'
+                others = "another client uses" if is_told else "repeatedly; maybe another client uses"
+                problem += f', {others} client_id "{self._client_id}"; give each client its own'
             self._telemetry.emit(SinkFails(self.name, problem, pause))
             with anyio.move_on_after(pause.total_seconds()):
                 await flow.ended.wait()
@@ -289,8 +289,14 @@ class MqttSink:
         if urlsplit(self._settings.url).scheme in WEB_SOCKET_SCHEMES:
             version += " over WebSockets"
         if connection.qos_maximum < self._settings.qos:
-            version += f", QoS {connection.qos_maximum} instead of {self._settings.qos}, which it does not take"
+            version += (
+                f", QoS {connection.qos_maximum} instead of {self._settings.qos}, which the broker does not support"
+            )
         if connection.protocol is Protocol.V3:
-            version += " without reason codes: what the broker's rules deny counts as delivered"
-        blank = "" if connection.retains else "; it retains nothing: no states, and the status only for who listens"
+            version += " without reason codes: publications that the broker's rules deny count as delivered"
+        blank = (
+            ""
+            if connection.retains
+            else "; the broker retains nothing: no states, and the status only for connected subscribers"
+        )
         return f"{self._place}, {version}, {min(self.window, connection.receive_maximum)} in flight{blank}"

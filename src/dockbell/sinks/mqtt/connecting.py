@@ -84,7 +84,7 @@ async def connect(login: Login, wake: Callable[[], None]) -> Connection:
     except (OSError, ValueError) as error:
         cut = login.trust is not None and isinstance(error, ConnectionResetError | ssl.SSLEOFError)
         plain = "mqtt:" if login.path is None else "ws:"
-        hint = f"; if the broker speaks no TLS at this port, url must begin with {plain}" if cut else ""
+        hint = f"; if the broker does not use TLS on this port, url must begin with {plain}" if cut else ""
         raise SinkUnavailable(f"{explain(error)}{hint}") from error
     connection = Connection(client, wake, login.protocol)
     try:
@@ -154,7 +154,7 @@ def _connect(client: paho.Client, login: Login) -> None:
         takes_websockets = False
     if not takes_websockets:  # not before the error is gone: it keeps the socket open
         raise SinkUnavailable(
-            f"the server takes no WebSocket of MQTT at {login.path}; correct the port or the path of url"
+            f"the server does not accept MQTT over WebSockets at {login.path}; correct the port or the path of url"
         )
     if client.socket() is None:
         raise ConnectionResetError("connection lost")

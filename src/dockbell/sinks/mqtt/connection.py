@@ -146,10 +146,10 @@ class Connection:
     def find_obstacle(self, publication: Publication) -> str:
         """Return why the broker does not take a publication, empty where it does; to try would cost the connection."""
         if publication.retain and not self.retains:
-            return "retained, which the broker does not do"
+            return "the broker does not retain messages"
         remaining = remaining_length(publication, self._properties_of(publication))
         if remaining > MOST_REMAINING or packet_size(remaining) > self.packet_maximum:
-            return f"larger than the broker takes ({self.packet_maximum} bytes)"
+            return f"larger than the broker accepts ({self.packet_maximum} bytes)"
         return ""
 
     def publish(self, publication: Publication) -> int | None:
@@ -272,7 +272,7 @@ class Connection:
             del self._sent[packet_id]
             self._given_up.add(packet_id)
             limit = f"{_OVERTAKEN_LIMIT.total_seconds():g} s"
-            self._acks.append(Ack(packet_id, None, f"not acknowledged within {limit}, while later publications were"))
+            self._acks.append(Ack(packet_id, None, f"not acknowledged within {limit}, but later publications were"))
             self._wake()
         if self.is_doubtful:
             self._wake()
@@ -325,7 +325,7 @@ class Connection:
             ending = Ending.OURS if code.value in _BLAMELESS else blamed
             self._lose(f"closed by the broker, {describe(code)}", ending)
         elif code.value == _NOT_MQTT:
-            self._lose(f"not in MQTT {self.protocol}")
+            self._lose(f"the broker did not answer in MQTT {self.protocol}")
         elif code.value == _NO_ANSWER:
             self._lose("no answer to a ping")
         else:

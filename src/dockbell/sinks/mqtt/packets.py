@@ -111,7 +111,7 @@ def find_refusal(code: ReasonCode, properties: Any) -> SinkError | None:
         )
         return kind(f"refused by the broker, {describe(code)}")
     if getattr(properties, "MaximumQoS", 1) == 0:
-        return SinkRejected("the broker takes publications of QoS 0 only; nothing could be proven to arrive")
+        return SinkRejected("the broker accepts only QoS 0, which does not confirm delivery")
     return None
 
 

@@ -151,10 +151,10 @@ class RetainedRepair:
                 count = await self._publish_since(self._known, flow)
                 refused = f"; {flow.repairs.refused} of them refused" if flow.repairs.refused else ""
                 if self._is_blind and self._repaired is None and not self._known:
-                    effect = f"all {count} states are published again at each start"
+                    effect = f"dockbell publishes all {count} states again at each start"
                     self._report(f"{effect}: cannot read {self._topic}, {self._obstacle}{refused}")
                 elif count:
-                    self._report(f"{count} states were not as stored and are published again{refused}")
+                    self._report(f"published {count} states again that differed from the store{refused}")
                 if flow.repairs.has_failed:
                     # The next connection reads the old sentinel.
                     self._may_write, self._has_ended = False, True
@@ -179,7 +179,7 @@ class RetainedRepair:
         if sentinel != self._there:
             outcome = await flow.publish_and_wait(self._publication(sentinel))
             if outcome.kind is not OutcomeKind.DELIVERED:
-                effect = "what the broker forgets is published again at each start"
+                effect = "at each start, dockbell publishes again what the broker lost"
                 self._report(f"{self._topic}: {outcome.reason}; {effect}")
                 self._may_write = False
                 return False
@@ -218,7 +218,7 @@ class RetainedRepair:
         """
         self._asks_for = "sentinel"
         if self._drops[self._asks_for] >= _DROPS_MOST:
-            self._obstacle = "the broker closes the connection on a subscription"
+            self._obstacle = "the broker closes the connection when dockbell subscribes"
             return None
         nonce, found, echoed = secrets.token_hex(8).encode(), asyncio.Event(), asyncio.Event()
         retained: list[bytes] = []
@@ -244,7 +244,7 @@ class RetainedRepair:
         if self._obstacle:
             return None
         if not retained and not echoed.is_set():
-            self._obstacle = "the broker delivers nothing"
+            self._obstacle = "the broker delivers no message"
             return None
         return Sentinel.load(retained[-1] if retained else b"")
 

@@ -31,7 +31,7 @@ _MOST: Final = 1 << 14
 """The most topics that are remembered; further ones are not reported."""
 _SHOWN: Final = 200
 
-_FORBIDDEN: Final = "the broker closes the connection on it"
+_FORBIDDEN: Final = "the broker closes the connection when it gets this message"
 _IGNORED: Final = "the broker never acknowledges it"
 CULPRIT: Final = Outcome(OutcomeKind.REFUSED, f"{_FORBIDDEN}, with nothing else in flight")
 
@@ -190,7 +190,7 @@ class Omissions:
         if count <= _EACH:
             self._report(topic, reason)
         elif count.bit_count() == 1:
-            self._report(topic, f"{reason}, as {count - 1} others")
+            self._report(topic, f"{reason}, like {count - 1} others")
 
     def _report(self, topic: str, reason: str) -> None:
         self._telemetry.emit(SinkOmits(self._name, topic[:_SHOWN], reason))

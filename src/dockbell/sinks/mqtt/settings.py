@@ -24,9 +24,9 @@ WEB_SOCKET_SCHEMES: Final = ("ws", "wss")
 def _check_url(url: str) -> str:
     parts = split_url(url, '"mqtts://broker.example.com:8883"', schemes=PORTS)
     if "@" in parts.netloc:
-        raise ValueError("must not hold a user or password; use the keys username and password")
+        raise ValueError("must not contain a user or password; use the keys username and password")
     if parts.query or parts.fragment:
-        raise ValueError("must not hold a query or a fragment")
+        raise ValueError("must not contain a query or a fragment")
     if parts.path.strip("/") and parts.scheme not in WEB_SOCKET_SCHEMES:
         raise ValueError("must end with the host and port; a path is for ws: and wss:")
     return url
@@ -74,7 +74,7 @@ class MqttSettings(SinkSettings):
         if (self.ca_file or self.cert_file) and urlsplit(self.url).scheme not in TLS_SCHEMES:
             raise ValueError('ca_file and cert_file need a url that begins with "mqtts:" or "wss:"')
         if self.protocol == "3.1.1" and self.expiry is not None:
-            raise ValueError('expiry needs MQTT 5; leave protocol out, or set it to "5"')
+            raise ValueError('expiry needs MQTT 5; remove protocol, or set it to "5"')
         return self
 
     @model_validator(mode="after")
@@ -88,8 +88,8 @@ class MqttSettings(SinkSettings):
         for field, taken in (("source", self.sources or ()), ("resource", resources)):
             if len(taken) != 1 and f"{{{field}}}" not in self.state_topic:
                 raise ValueError(
-                    f"state_topic must name {{{field}}}, or feeds overwrite each other's records, got"
-                    f' "{self.state_topic}"; or let {field}s name exactly one'
+                    f"state_topic must contain {{{field}}}, or feeds overwrite each other's records, got"
+                    f' "{self.state_topic}"; or set {field}s to exactly one'
                 )
         return self
 
@@ -98,7 +98,7 @@ class MqttSettings(SinkSettings):
         if self.status_topic and self.status_topic == self.positions_topic:
             raise ValueError(f'status_topic and positions_topic must differ, got "{self.status_topic}" twice')
         if self.discovery_prefix is not None and not self.status_topic:
-            raise ValueError("discovery_prefix tells of status_topic, which is empty; set or remove both")
+            raise ValueError("discovery_prefix needs status_topic, which is empty; set or remove both")
         return self
 
     def owned_by(self, dockbell: str, sink: str) -> Self:

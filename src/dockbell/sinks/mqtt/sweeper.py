@@ -47,7 +47,7 @@ _TRY_AGAIN: Final = timedelta(hours=1)
 _NEARLY: Final = 0.99
 """The share of the stored states that must be found; some are not retained, for example because of their size."""
 
-_STAYS: Final = "what else is retained of records that are gone stays there"
+_STAYS: Final = "other states of records that no longer exist stay retained"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TREES_MOST: Final = 1000
 _STATE_FIELDS: Final = ("source", "resource", "key")
@@ -185,7 +185,7 @@ class Sweeper:
         else:
             for tree in ready:
                 if owner := _find_owner(tree, others):
-                    self._report_once(owner, f'what is retained under {tree.filter} is left to client_id "{owner}"')
+                    self._report_once(owner, f'leaves what is retained under {tree.filter} to client_id "{owner}"')
                     done.append(tree)
                 elif await self._clear(tree, connection, flow):
                     done.append(tree)
@@ -221,21 +221,23 @@ class Sweeper:
             if not found.strays:
                 return await self._conclude(tree, found.held, count)
             if found.strays.keys() <= before.keys():
-                self.report(f"the broker keeps {len(found.strays)} states under {tree.filter} that were cleared")
+                self.report(
+                    f"the broker still retains {len(found.strays)} states under {tree.filter} that dockbell cleared"
+                )
                 return True
             before = found.strays
             count += await repairs.offer(found.strays, flow.news.set)
             if repairs.has_failed or repairs.refused:
                 refused = f"{repairs.refused} of them refused" if repairs.refused else "some of them later"
-                self.report(f"{count} states of records that are gone are cleared under {tree.filter}; {refused}")
+                self.report(f"cleared {count} states of records that no longer exist under {tree.filter}; {refused}")
                 return not repairs.has_failed
         return False
 
     async def _conclude(self, tree: Tree, seen: int, count: int) -> bool:
         if count:
-            self.report(f"{count} states of records that are gone are cleared under {tree.filter}")
+            self.report(f"cleared {count} states of records that no longer exist under {tree.filter}")
         elif not seen:
-            self.report(f"nothing is retained under {tree.filter}, or the broker does not let us read it")
+            self.report(f"nothing is retained under {tree.filter}, or the broker does not let dockbell read it")
         held = await self._count_held(tree)
         if held is not None and seen >= held * _NEARLY:
             return True

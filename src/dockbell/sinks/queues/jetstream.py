@@ -34,7 +34,7 @@ _TOO_LARGE: Final = 10054
 def _check_url(url: str) -> str:
     parts = split_url(url, '"tls://nats.example.com:4222"', schemes=("nats", "tls"))
     if "@" in parts.netloc:
-        raise ValueError("must not hold a user, password or token; use the keys of these names")
+        raise ValueError("must not contain a user, password or token; use the keys user, password and token")
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ValueError("must end with the host and port")
     return url
@@ -44,7 +44,7 @@ def _check_subject(template: str) -> str:
     rest = find_rest(template, EVENT_FIELDS, filled="x")
     if not all(rest.split(".")) or any(mark in rest for mark in "{}*> \t\r\n"):
         known = list_fields(EVENT_FIELDS)
-        raise ValueError(f'must be a subject without wildcards, which may hold {known}, got "{template}"')
+        raise ValueError(f'must be a subject without wildcards, which may contain {known}, got "{template}"')
     return template
 
 
@@ -64,7 +64,7 @@ class JetStreamSettings(QueueSettings):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if (self.user is None) != (self.password is None):
-            raise ValueError("user and password go together")
+            raise ValueError("set both user and password, or neither")
         return self
 
 
@@ -116,7 +116,7 @@ class JetStreamSink(QueueSink["Client"]):
             found = None
         if found is None:  # the library would look for them for ever
             wanted = "a NATS USER JWT and a USER NKEY SEED, as nsc writes them"
-            raise ConfigError(f"[sinks.{self.name}]: credentials_file must hold {wanted}, got {path}")
+            raise ConfigError(f"[sinks.{self.name}]: credentials_file must contain {wanted}, got {path}")
         return RawCredentials(_WRITTEN.format(*found.groups()))
 
     async def _open(self) -> Client:
@@ -173,12 +173,12 @@ class JetStreamSink(QueueSink["Client"]):
         from nats.js.errors import APIError, NoStreamResponseError  # noqa: PLC0415
 
         if isinstance(error, MaxPayloadError):
-            return Outcome(OutcomeKind.UNFIT, "larger than the server takes (max_payload)")
+            return Outcome(OutcomeKind.UNFIT, "larger than the server accepts (max_payload)")
         if isinstance(error, NoStreamResponseError):
-            return Outcome(OutcomeKind.FAILED, "no stream of JetStream takes its subject")
+            return Outcome(OutcomeKind.FAILED, "no JetStream stream accepts its subject")
         if isinstance(error, APIError):
             kind = OutcomeKind.REFUSED if error.err_code == _TOO_LARGE else OutcomeKind.FAILED
-            return Outcome(kind, f"the server says, {error.description}")
+            return Outcome(kind, f"the server reports, {error.description}")
         text = str(error).removeprefix("nats: ").strip("'\"") if isinstance(error, Error) else explain(error)
         return Outcome(OutcomeKind.UNREACHABLE, text or type(error).__name__)
 

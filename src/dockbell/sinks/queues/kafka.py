@@ -35,7 +35,7 @@ def _split_hosts(url: str) -> Sequence[tuple[str, int]]:
     scheme, _, hosts = url.partition("://")
     example = '"kafka+ssl://kafka-1.example.com:9093,kafka-2.example.com:9093"'
     if "@" in url:
-        raise ValueError("must not hold a user or password; use the keys user and password")
+        raise ValueError("must not contain a user or password; use the keys user and password")
     parts = [split_url(f"{scheme}://{host}", example, schemes=("kafka", _TLS)) for host in hosts.split(",")]
     if any(part.path.strip("/") or part.query or part.fragment for part in parts):
         raise ValueError("must end with the host and port")
@@ -51,7 +51,7 @@ def _check_topic(template: str) -> str:
     name = find_rest(template, _FIELDS, filled="x")
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         wanted = "must be a name of letters, digits, dots, underscores and hyphens"
-        raise ValueError(f'{wanted}, which may hold {list_fields(_FIELDS)}, got "{template}"')
+        raise ValueError(f'{wanted}, which may contain {list_fields(_FIELDS)}, got "{template}"')
     return template
 
 
@@ -70,7 +70,7 @@ class KafkaSettings(QueueSettings):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if (self.user is None) != (self.password is None):
-            raise ValueError("user and password go together")
+            raise ValueError("set both user and password, or neither")
         return self
 
 
@@ -145,11 +145,11 @@ class KafkaSink(QueueSink["Cluster"]):
             case LeaderAway():
                 kind, reason = OutcomeKind.FAILED, f"{error.place}, which leads its partition: {self._explain(error)}"
             case UnknownTopicOrPartitionError():
-                kind, reason = OutcomeKind.FAILED, "the cluster has no such topic, and does not create it"
+                kind, reason = OutcomeKind.FAILED, "the topic does not exist, and the cluster does not create it"
             case BrokerResponseError(errno=10 | 18):  # MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE
-                kind, reason = OutcomeKind.REFUSED, "larger than its topic takes (max.message.bytes)"
+                kind, reason = OutcomeKind.REFUSED, "larger than its topic accepts (max.message.bytes)"
             case BrokerResponseError(errno=87):
-                kind, reason = OutcomeKind.REFUSED, "the topic does not take it (INVALID_RECORD)"
+                kind, reason = OutcomeKind.REFUSED, "the topic does not accept it (INVALID_RECORD)"
             case BrokerResponseError():
                 kind, reason = OutcomeKind.FAILED, self._explain(error)
             case _:
@@ -168,9 +168,9 @@ class KafkaSink(QueueSink["Cluster"]):
         from dockbell.sinks.queues.kafka_connection import LoginRefused  # noqa: PLC0415
 
         if isinstance(error, BrokerResponseError):
-            return f"the server says, {error.message} ({error.errno})"
+            return f"the server reports, {error.message} ({error.errno})"
         if isinstance(error, LoginRefused):
-            return f"the server says, {error} ({error.code})"
+            return f"the server reports, {error} ({error.code})"
         if not isinstance(find_cause(error), EOFError):
             return explain(error)
         missing = " and ".join(
@@ -181,4 +181,4 @@ class KafkaSink(QueueSink["Cluster"]):
             )
             if not is_there
         )
-        return f"the server ended the connection{f'; it may want {missing}' * bool(missing and not self._is_told)}"
+        return f"the server closed the connection{f'; it may want {missing}' * bool(missing and not self._is_told)}"

@@ -36,7 +36,7 @@ _TOO_LARGE: Final = re.compile(r"message size (\d+) is larger than configured ma
 def _check_url(url: str) -> str:
     parts = split_url(url, '"amqps://rabbitmq.example.com/vhost"', schemes=tuple(_PORTS))
     if "@" in parts.netloc:
-        raise ValueError("must not hold a user or password; use the keys of these names")
+        raise ValueError("must not contain a user or password; use the keys user and password")
     if "/" in parts.path[1:] or parts.query or parts.fragment:
         raise ValueError('must end with the host and port, or with the name of a virtual host, its "/" as %2F')
     return url
@@ -45,7 +45,7 @@ def _check_url(url: str) -> str:
 def _check_routing_key(template: str) -> str:
     rest = find_rest(template, EVENT_FIELDS)
     if "{" in rest or "}" in rest:
-        raise ValueError(f'must be a text, which may hold {list_fields(EVENT_FIELDS)}, got "{template}"')
+        raise ValueError(f'must be text, which may contain {list_fields(EVENT_FIELDS)}, got "{template}"')
     return template
 
 
@@ -64,7 +64,7 @@ class RabbitMqSettings(QueueSettings):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if (self.user is None) != (self.password is None):
-            raise ValueError("user and password go together")
+            raise ValueError("set both user and password, or neither")
         return self
 
 
@@ -169,7 +169,7 @@ class RabbitMqSink(QueueSink[_Link]):
         except ChannelPreconditionFailed as error:
             sizes = _TOO_LARGE.search(str(error))
             if sizes and len(event.body) > int(sizes[2]):
-                raise TooLarge(f"larger than the server takes (max_message_size = {sizes[2]})") from error
+                raise TooLarge(f"larger than the server accepts (max_message_size = {sizes[2]})") from error
             raise
         if await _is_blocked(connection):
             raise Blocked
@@ -204,14 +204,14 @@ class RabbitMqSink(QueueSink[_Link]):
             case Blocked():
                 kind, reason = (
                     OutcomeKind.UNREACHABLE,
-                    "the server takes no messages: its memory or disk is nearly full",
+                    "the server accepts no messages: its memory or disk is nearly full",
                 )
             case ChannelClosed() | ConnectionClosed() | ProbableAuthenticationError():
-                kind, reason = OutcomeKind.UNREACHABLE, f"the server says, {error.args[-1]}"
+                kind, reason = OutcomeKind.UNREACHABLE, f"the server reports, {error.args[-1]}"
             case InvalidFrameError():
                 # RabbitMQ ends the connection instead of opening the virtual host; the library drops what it says.
                 kind = OutcomeKind.UNREACHABLE
-                reason = f'the virtual host "{self._virtual_host}" is not there, or the user may not use it'
+                reason = f'the virtual host "{self._virtual_host}" does not exist, or the user may not use it'
             case _:
                 kind, reason = OutcomeKind.UNREACHABLE, explain(error)
         return Outcome(kind, reason)

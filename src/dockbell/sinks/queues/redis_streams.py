@@ -28,7 +28,7 @@ _FIELDS: Final = ("source", "resource")
 def _check_url(url: str) -> str:
     parts = split_url(url, '"rediss://redis.example.com:6379/0"', schemes=("redis", "rediss"))
     if "@" in parts.netloc:
-        raise ValueError("must not hold a user or password; use the keys username and password")
+        raise ValueError("must not contain a user or password; use the keys username and password")
     if not (parts.path.strip("/").isdecimal() or not parts.path.strip("/")) or parts.query or parts.fragment:
         raise ValueError("must end with the host and port, or with the number of a database")
     return url
@@ -37,7 +37,7 @@ def _check_url(url: str) -> str:
 def _check_stream(template: str) -> str:
     rest = find_rest(template, _FIELDS)
     if not template or "{" in rest or "}" in rest:
-        raise ValueError(f'must be a name, which may hold {list_fields(_FIELDS)}, got "{template}"')
+        raise ValueError(f'must be a name, which may contain {list_fields(_FIELDS)}, got "{template}"')
     return template
 
 
@@ -156,7 +156,7 @@ class RedisSink(QueueSink["Redis"]):
         if isinstance(error, TooFewReplicas):
             return Outcome(kind, str(error))
         if isinstance(error, ResponseError | AuthenticationError):
-            return Outcome(kind, f"the server says, {error}")
+            return Outcome(kind, f"the server reports, {error}")
         return Outcome(kind, explain(error))
 
     def _refuses_us(self, error: Exception) -> bool:

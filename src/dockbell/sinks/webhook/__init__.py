@@ -321,7 +321,7 @@ def judge(status: int, retry_after: str, fates: Mapping[int, Fate], now: datetim
     if fate == "dead":
         return Outcome(OutcomeKind.REFUSED, reason, status=status)
     if 300 <= status < 400:  # noqa: PLR2004  # the class of redirects
-        reason += ", redirects are not followed"
+        reason += ", dockbell does not follow redirects"
     return Outcome(OutcomeKind.FAILED, reason, status=status)
 
 

@@ -106,8 +106,8 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         admitted = [address for address, objection in objections.items() if objection is None]
         if not admitted:
             address, objection = next(iter(objections.items()))
-            subject = host if host == str(address) else f"{host} is {address}, which"
-            raise AddressRefused(f"{subject} is never dialled: {objection}")
+            subject = host if host == str(address) else f"{host} ({address})"
+            raise AddressRefused(f"dockbell never connects to {subject}: {objection}")
         return admitted
 
     async def _dial_all(self, addresses: Sequence[Address], port: int) -> httpcore.AsyncNetworkStream:

@@ -21,7 +21,7 @@ class Renewed(Fact, frozen=True):
     sink: str
     what: str
 
-    line = "sink {sink}: {what} changed; the new is in use"
+    line = "sink {sink}: {what} changed; the new value is in use"
 
 
 class NotRenewed(Fact, frozen=True):
@@ -32,7 +32,7 @@ class NotRenewed(Fact, frozen=True):
     what: str
     problem: str
 
-    line = "sink {sink}: {what} changed and cannot be used, the old stays in use: {problem}"
+    line = "sink {sink}: {what} changed, but the new value cannot be used; the old one stays in use: {problem}"
 
 
 class Reloadable(Generic[_T]):

@@ -50,7 +50,7 @@ class HookUrl(SecretUrl):
     def _check_value(cls, value: str) -> None:
         parts = split_url(value, '"https://erp.example.com/hooks/dockbell"', show_url=conceal_url)
         if "@" in parts.netloc:
-            raise ValueError("must not hold a user or password; use headers or bearer")
+            raise ValueError("must not contain a user or password; use headers or bearer")
         _check_parsable(value)
 
 
@@ -58,7 +58,7 @@ def _check_parsable(url: str) -> None:
     try:
         httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise ValueError(f"cannot be used, {explain(error)}") from error
+        raise ValueError(f"must be a valid URL, {explain(error)}") from error
 
 
 class HookProxyUrl(ProxyUrl):
@@ -105,7 +105,7 @@ class Basic(Settings):
 def _check_token_url(url: str) -> str:
     parts = split_url(url, '"https://login.example.com/oauth2/token"')
     if "@" in parts.netloc:
-        raise ValueError("must not hold a user or password; use client_id and client_secret")
+        raise ValueError("must not contain a user or password; use client_id and client_secret")
     _check_parsable(url)
     return url
 
@@ -124,7 +124,7 @@ class OAuth2(Settings):
 def _check_fates(fates: dict[str, Fate]) -> dict[str, Fate]:
     for status, fate in fates.items():
         if not re.fullmatch("[345][0-9][0-9]", status):
-            raise ValueError(f'must be for statuses from {_FAILURES[0]} to {_FAILURES[-1]}, got "{status}"')
+            raise ValueError(f'must have statuses from {_FAILURES[0]} to {_FAILURES[-1]} as keys, got "{status}"')
         if fate == "dead":
             _check_dead(int(status))
     return fates
@@ -132,7 +132,7 @@ def _check_fates(fates: dict[str, Fate]) -> dict[str, Fate]:
 
 def _check_dead(status: int) -> int:
     if status in _NEVER_DEAD:
-        raise ValueError(f"{status} is never said of a single event; remove it")
+        raise ValueError(f"{status} never concerns a single event; remove it")
     if status not in _FAILURES:
         raise ValueError(f"must be a status from {_FAILURES[0]} to {_FAILURES[-1]}, got {status}")
     return status
@@ -196,16 +196,16 @@ class WebhookSettings(SinkSettings):
     def _check_form(self) -> Self:
         """Refuse keys of which one would have no effect."""
         if self.body is not None and self.mode == "binary":
-            raise ValueError('body replaces the event, which mode = "binary" would send; remove one of them')
+            raise ValueError('body replaces the event that mode = "binary" sends; remove one of them')
         if self.batch > 1 and (self.body is not None or self.mode == "binary"):
             key = 'mode = "binary"' if self.body is None else "body"
             raise ValueError(
-                f"batch sends several events as a list of CloudEvents, {key} each by itself; remove one of them"
+                f"batch sends a list of CloudEvents, but {key} sends each event by itself; remove one of them"
             )
         if self.linger and self.batch == 1:
-            raise ValueError("linger waits for more events of a batch; set batch, or remove it")
+            raise ValueError("linger waits for more events of a batch; set batch, or remove linger")
         if self.content_type and self.body is None:
-            raise ValueError("content_type is that of body; set body, or remove it")
+            raise ValueError("content_type describes body; set body, or remove content_type")
         return self
 
     @model_validator(mode="after")
@@ -214,8 +214,8 @@ class WebhookSettings(SinkSettings):
             raise ValueError("key_file needs a cert_file")
         if self.proxy and (self.strict or self.deny_networks):
             key = "strict" if self.strict else "deny_networks"
-            remedy = "remove it, and let the proxy deny"
-            raise ValueError(f"{key} has no effect with a proxy, which dials for itself; {remedy}")
+            remedy = "remove it, and deny these networks in the proxy"
+            raise ValueError(f"{key} has no effect with a proxy, which connects by itself; {remedy}")
         if self.url.value is not None:
             self._check_url(httpx.URL(self.url.reveal()))
         return self
@@ -227,8 +227,8 @@ class WebhookSettings(SinkSettings):
         address = _find_address(host.rstrip("."))
         objection = None if address is None else self.rules.judge(address)
         if objection is not None:
-            shown = host if host == str(address) else f"{host}, that is {address}"
-            raise ValueError(f"url has {shown}, which is never dialled: {objection}")
+            shown = host if host == str(address) else f"{host} ({address})"
+            raise ValueError(f"url: dockbell never connects to {shown}: {objection}")
 
 
 def reveal_keys(sink: str, secrets: Sequence[Secret]) -> list[bytes]:
@@ -275,11 +275,11 @@ def make_headers(sink: str, settings: WebhookSettings) -> Headers:
     for name, secret in settings.headers.items():
         value, place = secret.reveal(), f"[sinks.{sink}] headers.{name}"
         if not _HEADER_NAME.fullmatch(name):
-            raise ConfigError(f"{place}: is no name of a header")
+            raise ConfigError(f"{place}: not a valid header name; rename it")
         if name.lower() in _OWN_HEADERS or name.lower().startswith("ce-"):
-            raise ConfigError(f"{place}: is set by dockbell; remove it")
+            raise ConfigError(f"{place}: dockbell sets this header; remove it")
         if name.lower() in _OF_CONNECTION:
-            raise ConfigError(f"{place}: is about the connection, which is dockbell's; remove it")
+            raise ConfigError(f"{place}: dockbell manages the connection; remove it")
         if not value.isascii():
             raise ConfigError(f"{place}: must be printable ASCII")
         headers[name.lower()] = value

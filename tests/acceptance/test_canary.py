@@ -268,8 +268,8 @@ def reload(there: Surroundings, daemon: Program) -> None:
     (there.folder / "hook-bearer").write_text(f"two\n{canary}\n")
     (there.folder / "web-token").write_bytes(b"\xff" + canary.encode())
     (there.folder / "hook-url").write_text(f"htps://127.0.0.1/{SECRETS['webhook path, by file']}")
-    daemon.until("sink hook: headers, bearer or basic changed and cannot be used")
-    daemon.until("sink filed: url or proxy changed and cannot be used")
+    daemon.until("sink hook: headers, bearer or basic changed, but the new value cannot be used")
+    daemon.until("sink filed: url or proxy changed, but the new value cannot be used")
     assert there.fetch("/status").status_code == 503
     there.ask("check", "--no-show")
 

@@ -244,7 +244,7 @@ async def test_pages_that_always_come_twice_are_told_and_prove_nothing(
         dockbell.sandbox.edit("stock", 2)
         await dockbell.run(300)
         state = await dockbell.state("stock")
-        assert state.last_failure in ("the API gave the same page twice", "the API gave a cursor a second time")
+        assert state.last_failure in ("the API returned the same page twice", "the API returned the same cursor twice")
         assert await dockbell.told("updated", "deleted") == [("stock", "stk_3"), ("stock", "stk_4")]
         dockbell.sandbox.set(repeated_pages=0.0)
         await dockbell.run(900)

@@ -191,7 +191,7 @@ async def test_all_waits_for_room_without_a_request_in_vain_and_goes_on_by_itsel
         assert "disk full; free some space" in reasons[0]
         said = await anyio.to_thread.run_sync(lambda: run("status", cwd=house.folder))
         assert said.returncode == 1
-        assert "0 MB are left for it on its disk; free some space" in said.stdout
+        assert "0 MB left on its disk; free some space" in said.stdout
         house.disk.clear()
         cleared = time.monotonic()
         await house.until(lambda: '"StoreMended"' in daemon.err, "it does not notice that there is room")

@@ -112,7 +112,7 @@ async def test_a_cursor_that_is_ignored_costs_few_requests_where_one_record_is_a
         dockbell.edit(1)
         await dockbell.run(95)
         assert count < 100
-        assert dockbell.problems("packages", RunKind.POLL) == {"the API gave the same page twice"}
+        assert dockbell.problems("packages", RunKind.POLL) == {"the API returned the same page twice"}
         assert await dockbell.behind() == []
 
 

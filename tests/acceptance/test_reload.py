@@ -178,7 +178,7 @@ async def test_what_needs_a_restart_is_refused(yard: Yard) -> None:
     path.write_text(path.read_text().replace('"acme"', '"other"'))
     answer = await yard.reload(code=1)
     of_one = 'name: cannot change while dockbell runs, got "other", it is "acme"; restart dockbell'
-    of_several = 'name: must be "acme", which the processes on this store have, got "other"'
+    of_several = 'name: must be "acme", as in the other processes on this store, got "other"'
     assert (of_one if isinstance(yard.place, Path) else of_several) in answer["detail"]
 
 

@@ -154,7 +154,7 @@ async def test_embedded_stock_that_is_partly_older_is_found_out_before_it_is_use
         alter(shop.dockbell, mix)
         await shop.live(1200, until=lambda: shop.phase is Phase.DROPPED)
         assert shop.phase is Phase.DROPPED
-        assert shop.signal.state.reason.endswith("otherwise than the signal")
+        assert shop.signal.state.reason.endswith("differently from the signal")
         await shop.settle()
         assert "signal" not in await shop.vias()
         assert await shop.dockbell.judge() == []
@@ -328,7 +328,7 @@ async def test_a_list_that_takes_back_what_the_signal_said_drops_it(
         wrong = True
         await shop.live(2 * PASS_EVERY, until=lambda: shop.phase is Phase.DROPPED)
         assert shop.phase is Phase.DROPPED
-        assert "the list has shown" in shop.signal.state.reason
+        assert "the list shows" in shop.signal.state.reason
         asked = sum("expand" in path for path in shop.dockbell.wire.paths)
         await shop.live(PASS_EVERY)
         assert sum("expand" in path for path in shop.dockbell.wire.paths) == asked

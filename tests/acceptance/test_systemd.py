@@ -67,7 +67,7 @@ def test_it_is_ready_once_it_runs_and_tells_that_it_stops(daemon: Program, manag
     assert hear(manager, "READY=1") == ["READY=1", "STATUS=1 feed, 0 sinks"]
     assert "dockbell dockbell runs: 1 feed" in daemon.err
     assert daemon.end() == 0
-    assert hear(manager, "STOPPING=1") == ["STOPPING=1", "STATUS=stopping: delivering what is in flight"]
+    assert hear(manager, "STOPPING=1") == ["STOPPING=1", "STATUS=stopping: finishing the deliveries in flight"]
 
 
 def test_what_cannot_start_is_never_ready_and_is_not_started_again(tmp_path: Path, manager: socket.socket) -> None:

@@ -71,7 +71,7 @@ def test_a_name_of_no_feed_or_of_several_is_refused(name: str, told: str) -> Non
 @pytest.mark.parametrize(
     ("outcome", "result"),
     [
-        (None, Result(MAIN, "waiting", detail="the daemon has not done it yet")),
+        (None, Result(MAIN, "waiting", detail="the daemon has not run it yet")),
         (
             CommandOutcome("complete", {"pages": 3, "records": 600}),
             Result(MAIN, "complete", {"pages": 3, "records": 600}),

@@ -99,7 +99,7 @@ def test_a_configuration_that_holds_a_secret_is_one(folder: Folder) -> None:
     (found,) = folder.find()
     assert found == (
         "config dockbell.toml: can be read by everybody; chmod o-r dockbell.toml;"
-        " it holds a secret, [sources.main] api_key, which could be in a file"
+        " it contains a secret, [sources.main] api_key, which could be in a file"
     )
     folder.let("dockbell.toml", 0o640)
     assert folder.find() == []
@@ -108,7 +108,7 @@ def test_a_configuration_that_holds_a_secret_is_one(folder: Folder) -> None:
 def test_a_password_in_the_url_of_a_proxy_is_a_secret_too(folder: Folder) -> None:
     folder.write('{ file = "key" }\nproxy = "http://user:hush@proxy.example.com:3128"')
     (found,) = folder.find()
-    assert found.endswith("it holds a secret, [sources.main] proxy, which could be in a file")
+    assert found.endswith("it contains a secret, [sources.main] proxy, which could be in a file")
     folder.let("proxy-url", 0o604)
     folder.write('{ file = "key" }\nproxy = { file = "proxy-url" }')
     assert folder.find() == ["secret proxy-url, [sources.main] proxy: can be read by everybody; chmod o-r proxy-url"]
@@ -117,7 +117,7 @@ def test_a_password_in_the_url_of_a_proxy_is_a_secret_too(folder: Folder) -> Non
 def test_a_password_in_the_url_of_the_store_is_a_secret_too(folder: Folder) -> None:
     folder.write('{ file = "key" }\n[store]\nurl = "postgresql://user:hush@db.example.com/dockbell"')
     (found,) = folder.find()
-    assert found.endswith("it holds a secret, [store] url, which could be in a file")
+    assert found.endswith("it contains a secret, [store] url, which could be in a file")
     folder.write('{ file = "key" }\n[store]\nurl = "postgresql://user@db.example.com/dockbell"')
     assert folder.find() == []
 
@@ -125,7 +125,7 @@ def test_a_password_in_the_url_of_the_store_is_a_secret_too(folder: Folder) -> N
 def test_a_folder_in_which_everybody_can_replace_files_is_told(folder: Folder) -> None:
     folder.path.chmod(0o777)
     (found,) = folder.find()
-    assert found.startswith(f"folder {folder.path}: everybody can put other files in the place of those in it")
+    assert found.startswith(f"folder {folder.path}: everybody can replace the files in it")
     folder.path.chmod(0o1777)
     assert folder.find() == []
 
@@ -173,7 +173,7 @@ def test_a_secret_is_told_for_the_file_that_holds_it(including: Folder) -> None:
     (found,) = including.find()
     assert found == (
         "config sources.d/b.toml: can be read by everybody; chmod o-r sources.d/b.toml;"
-        " it holds a secret, [sources.b] api_key, which could be in a file"
+        " it contains a secret, [sources.b] api_key, which could be in a file"
     )
 
 
@@ -182,14 +182,14 @@ def test_a_secret_that_sources_share_is_told_once(including: Folder) -> None:
         'include = "sources.d/*.toml"\n[source_defaults]\nbase_url = "https://h"\napi_key = "literal"\n'
     )
     (found,) = including.find()
-    assert found.endswith("it holds a secret, [source_defaults] api_key, which could be in a file")
+    assert found.endswith("it contains a secret, [source_defaults] api_key, which could be in a file")
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777])
 def test_a_folder_into_which_everybody_can_put_sources_is_told(including: Folder, mode: int) -> None:
     (including.path / "sources.d").chmod(mode)
     (found,) = including.find()
-    assert found.startswith("folder sources.d: everybody can put files into it, which are included; chmod o-w")
+    assert found.startswith("folder sources.d: everybody can create files in it, and dockbell includes them; chmod o-w")
 
 
 @pytest.mark.parametrize(
@@ -214,9 +214,9 @@ def test_secrets_that_are_written_out_and_stored_in_a_database_are_told(tmp_path
         '[store]\nurl = "postgresql://localhost/db"\n[sources.main]\nbase_url = "http://127.0.0.1:1"\napi_key = "k"\n'
     )
     path.chmod(0o600)
-    words = "is stored in the database with the configuration; write"
+    words = "is stored in the database with the configuration; use"
     assert [line for line in find_exposed(load_config(path), path) if "database" in line] == [
-        f'{path}: [sources.main] api_key: {words} {{ file = "path" }} or {{ env = "NAME" }} in its place'
+        f'{path}: [sources.main] api_key: {words} {{ file = "path" }} or {{ env = "NAME" }} instead'
     ]
     path.write_text(path.read_text().replace('"k"', '{ env = "KEY" }'))
     assert not [line for line in find_exposed(load_config(path), path) if "database" in line]

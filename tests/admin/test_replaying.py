@@ -201,7 +201,7 @@ async def test_what_was_asked_for_and_is_not_there_is_a_problem(rig: Rig) -> Non
     assert replayed.problems == [
         "event evt_a: is not among the kept events of these feeds",
         "event evt_b: is not among the kept events of these feeds",
-        "feed main/shipments: events up to 5 are not kept any more",
+        "feed main/shipments: events up to 5 are no longer kept",
         "feed main/shipments: its last event is 25",
         "feed main/items: was never read",
     ]

@@ -38,8 +38,8 @@ LATELY = NOON - MINUTE
     ("status", "changed_at", "sifted", "kind", "words"),
     [
         (READ, LATELY, HEARD, "", ""),
-        (READ, LONG_AGO, HEARD, "quiet", "no change is known since 1h30m ago; it was read 1m ago"),
-        (SEEN, None, Sifted(), "quiet", "no change is known since it was first read 1h30m ago; it was read 1m ago"),
+        (READ, LONG_AGO, HEARD, "quiet", "no known change for 1h30m; it was last read 1m ago"),
+        (SEEN, None, Sifted(), "quiet", "no known change since it was first read 1h30m ago; it was last read 1m ago"),
         (replace(SEEN, state=replace(STATE, first_asked_at=NOON - 59 * MINUTE)), None, Sifted(), "", ""),
         (replace(SEEN, state=replace(STATE, passes=1)), None, Sifted(), "", ""),  # the first pass took so long
         (READ, None, Sifted(), "", ""),
@@ -48,24 +48,24 @@ LATELY = NOON - MINUTE
             LATELY,
             HEARD,
             "blind",
-            "it was never read to its end, so it is unknown whether anything changes",
+            "it was never read completely, so its changes are unknown",
         ),
         (
             replace(READ, expected_at=NOON - MINUTE),
             None,
             HEARD,
             "blind",
-            "it was last read to its end 1m ago: changes since then are unknown",
+            "it was last read completely 1m ago: changes since then are unknown",
         ),
         (
             replace(READ, state=FeedState(1, FEED, full=FULL, problem="HTTP 401")),
             LATELY,
             HEARD,
             "blind",
-            "it was last read to its end 1m ago: changes since then are unknown",
+            "it was last read completely 1m ago: changes since then are unknown",
         ),
-        (READ, LATELY, SWALLOWED, "filtered", "filters hold its last 10 events back from every sink"),
-        (READ, LATELY, Sifted(1, frozenset({"erp"})), "filtered", "filters hold its last event back from every sink"),
+        (READ, LATELY, SWALLOWED, "filtered", "filters hold back its last 10 events from every sink"),
+        (READ, LATELY, Sifted(1, frozenset({"erp"})), "filtered", "filters hold back its last event from every sink"),
         (READ, LATELY, Sifted(10), "", ""),  # no sink wants it at all: that is what was asked for
         (replace(READ, expected_at=NOON - MINUTE), LATELY, SWALLOWED, "blind", None),  # the worst goes first
     ],

@@ -88,48 +88,48 @@ def test_a_reading_of_before_our_clock_was_set_back_makes_nothing_fresher() -> N
 
 
 def test_a_store_that_nobody_works_on_is_a_reason() -> None:
-    assert judge(holder="") == ['daemon: does not run; start it by "dockbell run"']
+    assert judge(holder="") == ['daemon: is not running; start it with "dockbell run"']
 
 
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (replace(READ, state=None), "never read to its end yet"),
-        (READ, "never read to its end yet"),
+        (replace(READ, state=None), "not read completely yet"),
+        (READ, "not read completely yet"),
         (
             replace(READ, state=FeedState(1, FEED, failing={RunKind.PASS: failure(1, 2, "cannot connect")})),
-            "never read to its end yet; last attempt: cannot connect",
+            "not read completely yet; last attempt: cannot connect",
         ),
-        (replace(feed(), expected_at=NOON - MINUTE), "last read to its end 5m ago, expected every 1m"),
+        (replace(feed(), expected_at=NOON - MINUTE), "last read completely 5m ago, expected every 1m"),
         (
             replace(feed(), every="*/5 * * * mon", expected_at=NOON - MINUTE),
-            "last read to its end 5m ago, expected cron */5 * * * mon",
+            "last read completely 5m ago, expected cron */5 * * * mon",
         ),
         (feed(problem="the API does not accept the key"), "the API does not accept the key"),
         (
             feed(held=30),
             (
-                "30 records are absent, too many to believe that they were deleted; look at the API, then"
+                "30 records are absent, too many to believe that they were deleted; check the API, then run"
                 ' "dockbell deletes approve main/shipments" or "dockbell deletes reject main/shipments"'
             ),
         ),
         (
             stands(drift=DRIFT, drifted=12),
             (
-                '12 readings are held that differ by /a, /b alone; "dockbell drift absorb main/shipments" or "dockbell'
-                ' drift publish main/shipments" decides'
+                '12 readings that differ only by /a, /b are held; decide with "dockbell drift absorb main/shipments" or'
+                ' "dockbell drift publish main/shipments"'
             ),
         ),
         (
             stands(drift=DRIFT),
             (
-                'readings are held that differ by /a, /b alone; "dockbell drift absorb main/shipments" or "dockbell'
-                ' drift publish main/shipments" decides'
+                'readings that differ only by /a, /b are held; decide with "dockbell drift absorb main/shipments" or'
+                ' "dockbell drift publish main/shipments"'
             ),
         ),
         (
             stands(quarantined=3),
-            '3 records in quarantine cannot be read or told apart; "dockbell status --verbose" says why',
+            '3 records in quarantine cannot be read or told apart; "dockbell status --verbose" shows why',
         ),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_feed_that_needs_a_look_gives_its_reason(status: FeedStatus, reason: s
 def test_a_feed_gives_every_reason_that_it_has_and_each_cause_once() -> None:
     stopped = replace(feed(problem="no key", held=3), expected_at=NOON - MINUTE)
     first, second = judge(stopped)
-    assert first == "main/shipments: no key; last read to its end 5m ago"
+    assert first == "main/shipments: no key; last read completely 5m ago"
     assert second.startswith("main/shipments: 3 records are absent")
 
 
@@ -184,19 +184,25 @@ def test_what_passes_by_itself_is_no_reason_to_look(status: FeedStatus) -> None:
         (replace(READ, state=None), []),
         (stands(), []),
         (stands(shape=Shape(("/id",), None, None)), []),
-        (stands(shape=Shape(("/id",), None, None), proven=False), ["key /id is learned, not proven yet: no deletions"]),
+        (
+            stands(shape=Shape(("/id",), None, None), proven=False),
+            ["key /id is learned but not proven unique yet: no deletions are published"],
+        ),
         (
             stands(shape=Shape(("/sku", "/bin"), None, None), proven=False),
-            ["key /sku + /bin is learned, not proven yet: nothing is published"],
+            ["key /sku + /bin is learned but not proven unique yet: nothing is published"],
         ),
         (
             stands(rebaselining=True),
-            ["is read differently now: what differs is stored silently until a pass is complete"],
+            ["its read settings changed: differences are stored without events until a pass is complete"],
         ),
-        (stands(holds=3), ["3 readings are held: older than what is stored, maybe a lagging replica's"]),
+        (
+            stands(holds=3),
+            ["3 readings are held: they are older than the stored records, maybe from a lagging replica"],
+        ),
         (
             stands(drift=replace(DRIFT, decision=Decision.PUBLISH)),
-            ["drift of /a, /b: publish, until a pass meets no more of it"],
+            ["drift of /a, /b: publish, until a pass finds no more of it"],
         ),
         (replace(stands(), gap=Gap(NOON - 9 * MINUTE, NOON - MINUTE, "down")), ["was blind for 8m until 1m ago: down"]),
         (replace(stands(), gap=Gap(None, NOON - MINUTE, "store_lost")), ["was blind until 1m ago: store_lost"]),
@@ -219,7 +225,7 @@ async def test_what_may_still_be_stored_though_it_is_dropped_is_remarked(tmp_pat
         await store.aclose()
     assert found.feeds[0].undropped == ("/a",)
     assert list(describe_feed(found.feeds[0], NOON)) == [
-        "/a may still be stored, from before it was dropped: a daemon removes it"
+        "/a may still be stored from before it was dropped: a daemon removes it"
     ]
 
 
@@ -229,24 +235,24 @@ async def test_what_may_still_be_stored_though_it_is_dropped_is_remarked(tmp_pat
         (replace(QUIET, dead=2), ['sink erp: 2 dead letters; "dockbell dead erp" lists them']),
         (
             replace(QUIET, dead=2, held=1),
-            ['sink erp: 2 dead letters, 1 of them holds its key back; "dockbell dead erp" lists them'],
+            ['sink erp: 2 dead letters, 1 of them holds back its key; "dockbell dead erp" lists them'],
         ),
         (
             replace(QUIET, owed=9, oldest=NOON - 9 * MINUTE, paused="HTTP 410", paused_at=NOON - 2 * MINUTE),
-            ['sink erp: paused 2m ago, 9 events owed: HTTP 410; "dockbell resume erp" lets it go on'],
+            ['sink erp: paused 2m ago, 9 events owed: HTTP 410; "dockbell resume erp" resumes delivery'],
         ),
         (replace(QUIET, owed=9, oldest=NOON - 5 * MINUTE), []),
         (
             replace(QUIET, owed=9, oldest=NOON - 6 * MINUTE),
-            ["sink erp: an event waits for 6m, 9 events owed, 0 keys blocked"],
+            ["sink erp: an event has waited for 6m, 9 events owed, 0 keys blocked"],
         ),
         (
             replace(QUIET, owed=9, owed_at_most=True, oldest=NOON - 6 * MINUTE),
-            ["sink erp: an event waits for 6m, at most 9 events owed, 0 keys blocked"],
+            ["sink erp: an event has waited for 6m, at most 9 events owed, 0 keys blocked"],
         ),
         (
             replace(QUIET, blocked=1, oldest=NOON - timedelta(days=2), error="HTTP 503"),
-            ["sink erp: an event waits for 2d, 0 events owed, 1 key blocked; last error: HTTP 503"],
+            ["sink erp: an event has waited for 2d, 0 events owed, 1 key blocked; last error: HTTP 503"],
         ),
     ],
 )
@@ -261,9 +267,9 @@ def down(minutes: float, **fields: Any) -> SinkState:
 
 def test_a_receiver_that_cannot_be_reached_is_a_reason_after_a_while() -> None:
     assert judge(sink=down(0.5)) == []
-    assert judge(sink=down(3)) == ["sink erp: nothing could be delivered for 3m: connection refused"]
+    assert judge(sink=down(3)) == ["sink erp: no event could be delivered for 3m: connection refused"]
     assert judge(sink=down(6, owed=9, blocked=2, oldest=NOON - 6 * MINUTE)) == [
-        "sink erp: an event waits for 6m, 9 events owed, 2 keys blocked; last error: connection refused"
+        "sink erp: an event has waited for 6m, 9 events owed, 2 keys blocked; last error: connection refused"
     ]
     assert judge(sink=replace(QUIET, found=Found(Condition.CONNECTED, NOON - 3 * MINUTE))) == []
 
@@ -383,7 +389,7 @@ async def test_only_what_is_configured_is_looked_at_whether_the_store_knows_it_o
     assert status.sinks == (QUIET,)
 
 
-@pytest.mark.parametrize(("minutes", "reasons"), [(60, ["web: 1h ago, 41 connections were sent away"]), (61, [])])
+@pytest.mark.parametrize(("minutes", "reasons"), [(60, ["web: 1h ago, 41 connections refused or closed"]), (61, [])])
 async def test_that_more_came_than_there_is_room_for_is_a_reason_for_an_hour(
     tmp_path: Path, minutes: int, reasons: list[str]
 ) -> None:
@@ -392,14 +398,14 @@ async def test_that_more_came_than_there_is_room_for_is_a_reason_for_an_hour(
     compose = Composer(NOTICES, name="acme", singular="notice", epoch=store.epoch)
     key = notice_key(NoticeKind.CROWDED, "server", "web")
     for count in (3, 41):
-        details = {"server": "web", "reason": f"{count} connections were sent away", "count": 1}
+        details = {"server": "web", "reason": f"{count} connections refused or closed", "count": 1}
         await store.feed(NOTICES).publish([Statement(NOTICES, NoticeKind.CROWDED, NOON, details, key)], compose)
     read_store = await SqliteReadStore.open(tmp_path / "dockbell.db")
     at = NOON + minutes * MINUTE
     status = await load_status(read_store, [], {}, at=at, holder="process 1", next_time=next_time)
     assert [reason.partition(";")[0] for reason in list_reasons(status)] == reasons
     assert not any(reason.hinders for reason in find_reasons(status))
-    crowded = WebModel("2026-11-21T12:00:00.000Z", "41 connections were sent away")
+    crowded = WebModel("2026-11-21T12:00:00.000Z", "41 connections refused or closed")
     assert describe_status(status).web == (crowded if reasons else None)
     await read_store.aclose()
     await store.aclose()
@@ -482,10 +488,8 @@ def test_a_first_reading_that_fails_is_told_of_the_source() -> None:
 def test_the_first_readings_of_many_feeds_are_one_line() -> None:
     """A start with 8 sources is progress, not 40 things to look at."""
     unread = [replace(READ, feed=Feed(source, "stock")) for source in ("a", "b", "c")]
-    assert judge(*unread) == ["daemon: reads all 3 feeds for the first time; their changes are seen after that"]
-    assert judge(*unread, feed()) == [
-        "daemon: reads 3 of 4 feeds for the first time; their changes are seen after that"
-    ]
+    assert judge(*unread) == ["daemon: reads all 3 feeds for the first time; changes are detected after that"]
+    assert judge(*unread, feed()) == ["daemon: reads 3 of 4 feeds for the first time; changes are detected after that"]
 
 
 def test_a_first_reading_that_fails_is_told_beside_those_that_go_on() -> None:
@@ -493,7 +497,7 @@ def test_a_first_reading_that_fails_is_told_beside_those_that_go_on() -> None:
     failing = FeedState(1, FEED, failing={RunKind.PASS: failure(1, 0.5)})
     reasons = judge(*unread, replace(READ, feed=Feed("c", "stock"), state=failing))
     assert [reason.partition(";")[0] for reason in reasons] == [
-        "c/stock: never read to its end yet",
+        "c/stock: not read completely yet",
         "daemon: reads 2 of 3 feeds for the first time",
     ]
 
@@ -522,7 +526,7 @@ def test_passes_that_fail_while_polls_go_on_are_a_reason_that_says_what_is_blind
     (reason,) = find_reasons(Status(NOON, "process 1", (fails(7, 190),), ()))
     assert reason.words == (
         "no complete pass for 3h20m, 7 failed in a row: page 42: HTTP 500; deletions and changes without a new"
-        " updated_at are not seen; polls go on"
+        " updated_at are not detected; polls continue"
     )
     assert reason.hinders
 
@@ -547,7 +551,7 @@ def test_a_pass_that_was_not_made_when_the_third_was_due_is_one() -> None:
 
 def test_a_feed_without_polls_is_not_read_at_all_when_its_passes_fail() -> None:
     stock = replace(fails(7, 190), feed=Feed("main", "stock"), expected_at=NOON - MINUTE)
-    assert [reason[:41] for reason in judge(stock)] == ["main/stock: last read to its end 0s ago, "]
+    assert [reason[:41] for reason in judge(stock)] == ["main/stock: last read completely 0s ago, "]
 
 
 @pytest.mark.parametrize(
@@ -556,7 +560,7 @@ def test_a_feed_without_polls_is_not_read_at_all_when_its_passes_fail() -> None:
         (
             "stock",
             SignalState(Phase.USED, found=3),
-            "used as a signal, which lately showed 3 changes first, 0 too late and 0 not at all",
+            "used as a signal, which recently showed 3 changes first, 0 too late and 0 not at all",
         ),
         ("packages", SignalState(), "no signal: 50 changes are needed to tell"),
         ("items", SignalState(Phase.USED), None),
@@ -582,7 +586,7 @@ def test_a_feed_tells_whether_another_is_a_signal_for_it(
 def test_a_plan_that_the_requests_do_not_suffice_for_is_a_remark() -> None:
     status = replace(stands(), every=timedelta(seconds=12), short_of="every 1s")
     assert list(describe_feed(status, NOON)) == [
-        'is read every 12s: the requests do not suffice for every 1s; "dockbell plan" says what would help'
+        'is read every 12s: the budget does not allow every 1s; "dockbell plan" shows what would help'
     ]
     assert judge(status) == []
 
@@ -591,14 +595,16 @@ def test_nothing_is_expected_of_a_paused_source() -> None:
     drifting = FeedState(1, FEED, problem="HTTP 401", held=3, drift=DRIFT)
     status = FeedStatus(FEED, MINUTE, 7, drifting, paused=True)
     assert judge(status) == []
-    assert next(describe_feed(status, NOON)).startswith("source main is paused: nothing is read of it")
+    assert next(describe_feed(status, NOON)).startswith("source main is paused: dockbell does not read it")
 
 
 def test_a_feed_that_is_slower_than_planned_for_an_hour_is_a_remark() -> None:
     slow = Reading(timedelta(seconds=16), timedelta(seconds=10))
     status = replace(stands(), delays=FeedDelays(slow=slow))
     (remark,) = describe_feed(status, NOON)
-    assert remark.startswith("changes wait 16s in the mean for an hour, 10s are planned: the API is slower")
+    assert remark.startswith(
+        "changes have waited 16s on average for an hour, the plan predicted 10s: the API is slower"
+    )
     assert judge(status) == []
 
 
@@ -614,7 +620,7 @@ def test_a_feed_that_is_slower_than_planned_for_an_hour_is_a_remark() -> None:
 )
 def test_how_many_changes_meet_a_freshness_goal_is_a_remark(buckets: dict[int, int], words: str) -> None:
     status = replace(stands(), delays=FeedDelays(buckets=buckets), freshness_goal=timedelta(seconds=30))
-    goal = "changes to sinks in the last hour have met the freshness goal of 30s"
+    goal = "changes to sinks in the last hour met the freshness goal of 30s"
     assert list(describe_feed(status, NOON)) == [f"{words} {goal}"]
     assert judge(status) == []
     assert list(describe_feed(replace(status, delays=FeedDelays()), NOON)) == []
@@ -665,8 +671,8 @@ def test_drift_of_the_same_fields_in_several_feeds_of_a_source_is_one_reason() -
     )
     one, alone = find_reasons(Status(NOON, "process 1", feeds, ()))
     assert str(one) == (
-        "source main: 42 readings are held that differ by /a, /b alone, in shipments, stock;"
-        ' "dockbell drift absorb FEED" or "dockbell drift publish FEED" decides'
+        "source main: 42 readings in shipments, stock that differ only by /a, /b are held;"
+        ' decide with "dockbell drift absorb FEED" or "dockbell drift publish FEED"'
     )
     assert [one.is_about(each.feed) for each in feeds] == [True, True, False]
     assert (alone.about, [alone.is_about(each.feed) for each in feeds]) == ("feed:main/items", [False, False, True])

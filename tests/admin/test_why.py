@@ -57,75 +57,78 @@ def account(
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (replace(account(None), settings=None), "main/shipments is not configured, or disabled: it is not read"),
+        (
+            replace(account(None), settings=None),
+            "main/shipments is not configured or is disabled, so dockbell does not read it",
+        ),
         (account(None, None), 'main/shipments was never read; "dockbell run" reads it'),
         (account(replace(STATE, problem="the key is refused")), "main/shipments is stopped: the key is refused"),
         (
             replace(account(), quarantined=(Quarantined("a", "key a: stands twice", NOON, NOON),)),
-            "it is in quarantine since 2026-11-21 12:00:00Z: key a: stands twice",
+            "it has been in quarantine since 2026-11-21 12:00:00Z: key a: stands twice",
         ),
         (
             account(STATE, replace(RECORD, awaited_at=NOON), noted(Finding.AWAITED)),
-            "its event waits for its detail since 2026-11-21 12:00:00Z, for 5m at the most",
+            "its event has waited for its detail since 2026-11-21 12:00:00Z, for at most 5m",
         ),
         (account(STATE, RECORD, noted(Finding.AWAITED), events=TOLD), ""),
         (
             account(STATE, replace(RECORD, held_at=NOON)),
             (
-                "a reading of it is held as stale since 2026-11-21 12:00:00Z: it is older than what is stored, and is"
-                " believed when it is still the same 1m later"
+                "a reading of it has been held as stale since 2026-11-21 12:00:00Z: it is older than the stored record,"
+                " and is believed if it is still the same 1m later"
             ),
         ),
         (
             account(STATE, replace(RECORD, gone_at=NOON, fingerprint=PURGED), noted(Finding.PURGED, 7), events=TOLD),
-            (
-                "its content was purged at 2026-11-21 12:00:00Z on the operator's word; when the API shows it again,"
-                " it is restored"
-            ),
+            ("an operator purged its content at 2026-11-21 12:00:00Z; it is restored when the API shows it again"),
         ),
         (
             account(STATE, replace(RECORD, gone_at=NOON, fingerprint=PURGED)),
-            "its content was purged on the operator's word; when the API shows it again, it is restored",
+            "an operator purged its content; it is restored when the API shows it again",
         ),
         (
             account(STATE, replace(RECORD, is_dormant=True)),
-            "it is absent, and kept until it is seen again: an operator rejected its deletion",
+            "it is absent and kept until it is seen again: an operator rejected its deletion",
         ),
         (
             account(replace(STATE, rebaselining=True), replace(RECORD, is_dormant=True)),
-            "it is absent, and kept until it is seen again: the feed is read differently now",
+            "it is absent and kept until it is seen again: the feed's read settings changed",
         ),
         (
             account(replace(STATE, held=30), replace(RECORD, suspected_at=NOON)),
             (
-                "it is absent since 2026-11-21 12:00:00Z, and its deletion one of 30 that are held;"
-                ' "dockbell deletes approve main/shipments" or "dockbell deletes reject main/shipments" decides'
+                "it has been absent since 2026-11-21 12:00:00Z, and its deletion is one of 30 that are held;"
+                ' decide with "dockbell deletes approve main/shipments" or "dockbell deletes reject main/shipments"'
             ),
         ),
         (
             account(replace(STATE, confirm_at=NOON + MINUTE), replace(RECORD, suspected_at=NOON)),
             (
-                "it is absent since 2026-11-21 12:00:00Z, and deleted once a second pass confirms that,"
+                "it has been absent since 2026-11-21 12:00:00Z, and counts as deleted once a second pass confirms it,"
                 " due at 2026-11-21 12:01:00Z"
             ),
         ),
         (
             account(STATE, replace(RECORD, suspected_at=NOON)),
-            "it is absent since 2026-11-21 12:00:00Z, and deleted once a second pass confirms that",
+            "it has been absent since 2026-11-21 12:00:00Z, and counts as deleted once a second pass confirms it",
         ),
         (
             account(STATE, RECORD, noted(Finding.TOUCHED)),
-            "only its timestamp moved, at 2026-11-21 12:00:00Z; touch = true in [resources.shipments] publishes that",
+            (
+                "only its timestamp moved, at 2026-11-21 12:00:00Z; touch = true in [resources.shipments]"
+                " publishes such changes"
+            ),
         ),
         (
             account(STATE, RECORD, noted(Finding.CREATED, 1), noted(Finding.QUIET), events=TOLD),
-            "the reading of 2026-11-21 12:00:00Z differs only in members that are ignored",
+            "the reading of 2026-11-21 12:00:00Z differs only in ignored members",
         ),
         (
             account(STATE, RECORD, noted(Finding.DRIFT)),
             (
                 "the reading of 2026-11-21 12:00:00Z was held as drift;"
-                ' "dockbell drift absorb main/shipments" or "dockbell drift publish main/shipments" decides'
+                ' decide with "dockbell drift absorb main/shipments" or "dockbell drift publish main/shipments"'
             ),
         ),
         (
@@ -147,52 +150,52 @@ def account(
         (
             account(replace(STATE, full=None, failing={RunKind.PASS: Failing(1, NOON, NOON, "HTTP 500")}), None),
             (
-                "no run has shown it, and no pass over main/shipments is complete yet; the last run is incomplete:"
+                "no run has seen it, and no pass over main/shipments is complete yet; the last run is incomplete:"
                 " HTTP 500"
             ),
         ),
         (
             account(STATE, None),
-            "no complete run has ever shown it; the last pass was made at 2026-11-21 11:59:00Z and had 7 records",
+            "no complete run has ever seen it; the last pass started at 2026-11-21 11:59:00Z and read 7 records",
         ),
         (
             account(replace(STATE, poll=POLL, failing={RunKind.POLL: Failing(1, NOON, NOON, "HTTP 500")}), None),
             (
-                "no complete run has ever shown it; the last pass was made at 2026-11-21 11:59:00Z and had 7 records,"
-                " the last poll was made at 2026-11-21 12:00:00Z; the last run is incomplete: HTTP 500"
+                "no complete run has ever seen it; the last pass started at 2026-11-21 11:59:00Z and read 7 records,"
+                " the last poll started at 2026-11-21 12:00:00Z; the last run is incomplete: HTTP 500"
             ),
         ),
         (
             account(replace(STATE, drift=HELD), events=TOLD),
             (
-                "readings that differ by /new alone are held as drift;"
-                ' "dockbell drift absorb main/shipments" or "dockbell drift publish main/shipments" decides'
+                "readings that differ only by /new are held as drift;"
+                ' decide with "dockbell drift absorb main/shipments" or "dockbell drift publish main/shipments"'
             ),
         ),
         (
             account(STATE, replace(RECORD, revision=3)),
-            "its events, the last of revision 3, are older than what keep_events keeps",
+            "its events, the last of revision 3, are older than keep_events",
         ),
         (
             account(STATE, replace(RECORD, revision=3, gone_at=NOON)),
-            "its events, the last of revision 3, are older than what keep_events keeps",
+            "its events, the last of revision 3, are older than keep_events",
         ),
         (
             account(replace(STATE, shape=Shape(("/code",)), proven=False)),
-            "key /code is learned, not proven yet: nothing is published until a pass is complete",
+            "key /code is learned but not proven unique yet: nothing is published until a pass is complete",
         ),
-        (account(), "it is unchanged since the baseline of 2026-11-21 12:00:00Z, which is silent"),
+        (account(), "it has not changed since the baseline of 2026-11-21 12:00:00Z, which publishes no events"),
         (
             account(replace(STATE, proven=False)),
-            "it is unchanged since the baseline of 2026-11-21 12:00:00Z, which is silent",
+            "it has not changed since the baseline of 2026-11-21 12:00:00Z, which publishes no events",
         ),
         (
             account(replace(STATE, first_asked_at=None, drift=replace(HELD, decision=Decision.ABSORB))),
-            "it is unchanged since the baseline, which is silent",
+            "it has not changed since the baseline, which publishes no events",
         ),
         (
             account(STATE, RECORD, noted(Finding.SEEN_AGAIN)),
-            "it is unchanged since the baseline of 2026-11-21 12:00:00Z, which is silent",
+            "it has not changed since the baseline of 2026-11-21 12:00:00Z, which publishes no events",
         ),
         (account(STATE, RECORD, noted(Finding.UPDATED, 1), events=TOLD), ""),
         (account(STATE, replace(RECORD, gone_at=NOON, revision=2), noted(Finding.DELETED, 1), events=TOLD), ""),
@@ -273,7 +276,7 @@ async def test_a_change_that_a_later_one_may_have_replaced_says_so() -> None:
     settings = SinkSettings(type="stdout", coalesce=True)
     first, last = await trace_events([event(1), event(2)], KeyStatus("erp", 3), settings, SHARED)
     assert first.stage is Stage.DELIVERED
-    assert first.error == "sent, or replaced by a later change, at the latest #2: coalesce"
+    assert first.error == "sent, or replaced by a later change up to #2: coalesce"
     assert (last.stage, last.error) == (Stage.DELIVERED, "")
 
 

@@ -262,7 +262,7 @@ async def test_a_store_that_cannot_be_read_for_once_ends_nothing(
 
     async def fail_once() -> object:
         monkeypatch.setattr(rig.store.commands, "take", take)
-        raise StoreUnavailable("store dockbell.db: disk I/O error; look at its disk")
+        raise StoreUnavailable("store dockbell.db: disk I/O error; check its disk")
 
     monkeypatch.setattr(rig.store.commands, "take", fail_once)
     number = await command_store.make_command(rig.feed, CommandKind.RECONCILE, rig.clock())
@@ -352,7 +352,7 @@ async def test_a_command_that_meets_a_bug_ends_with_its_error(
         raise KeyError("row")
 
     monkeypatch.setattr("dockbell.app.command_runner.reconcile", reconcile)
-    assert await kind(rig, command_store, CommandKind.RECONCILE) == "failed: KeyError: 'row'; the log has more"
+    assert await kind(rig, command_store, CommandKind.RECONCILE) == "failed: KeyError: 'row'; see the log for details"
     assert isinstance(rig.ear.facts[0], AgentFails)
 
 

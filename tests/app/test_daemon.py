@@ -143,7 +143,7 @@ async def test_a_bug_met_by_a_reload_ends_nothing(tmp_path: Path, monkeypatch: p
     path, ear = write(tmp_path), Ear()
     async with working(path, ear) as daemon:
         monkeypatch.setattr(daemon, "_read_again", lambda: int("x"))
-        assert str(await daemon.reload()).startswith("failed: not all was changed, ValueError")
+        assert str(await daemon.reload()).startswith("failed: not everything was changed, ValueError")
         path.write_text("[sources")
         monkeypatch.setattr(daemon, "_read_again", lambda: load_config(path))
         assert str(await daemon.reload()).startswith("failed: nothing was changed")
@@ -183,5 +183,5 @@ async def test_a_store_that_cannot_be_read_keeps_nobody_from_answering_the_watch
     monkeypatch.setattr(at_work, "load_status", load)
     monkeypatch.setattr(at_work, "_LOOK_MOST", timedelta(seconds=0.05))
     async with working(write(tmp_path), Ear()) as daemon:
-        why = "the store takes its time" if hangs else "disk I/O error"
-        assert await daemon._look() == f"1 feed, 1 sink; how they stand cannot be told: {why}"
+        why = "the store is slow to answer" if hangs else "disk I/O error"
+        assert await daemon._look() == f"1 feed, 1 sink; their status is unknown: {why}"

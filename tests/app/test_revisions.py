@@ -107,7 +107,7 @@ async def test_what_one_process_reads_all_follow_and_who_cannot_goes_on(machines
         # The file of the other process still says what was replaced.
         outcome = str(await second.reload())
         assert "revision 2: nothing changed" in outcome
-        assert 'is revision 1, which revision 2 has replaced; that one is followed; "dockbell apply --force"' in outcome
+        assert 'is revision 1, but revision 2 replaced it and is in use; "dockbell apply --force"' in outcome
         assert ConfigurationOutdated(1, 2) in other.ear.facts
         assert second.config.sinks.keys() == {"b"}
 
@@ -162,6 +162,6 @@ async def test_a_process_that_starts_with_an_outdated_file_follows_the_newest_re
             assert second.config.web is None  # each has its own
             assert ConfigurationOutdated(1, 2) in other.ear.facts
         other.write("a", name='name = "another"')
-        with pytest.raises(ConfigError, match='name: must be "dockbell", which the processes on this store have, got'):
+        with pytest.raises(ConfigError, match='name: must be "dockbell", as in the other processes on this store, got'):
             async with other.working():
                 pass

@@ -133,7 +133,7 @@ async def test_it_says_how_much_of_what_it_has_taken_was_a_dead_process_s_once_t
     worker.problem = None
     await sharing.run_once()
     assert [str(fact) for fact in ear.facts] == [
-        "fleet: this process has taken 2 sources (1 from processes that died), it has 2 now"
+        "fleet: this process claimed 2 sources (1 from processes that died), it now has 2"
     ]
 
 

@@ -181,7 +181,7 @@ async def test_a_store_that_cannot_be_read_ends_the_daemon_but_not_one_that_relo
         await yard.until_read("first")
         yard.write("first", "second")
         yard.failures["second"] = StoreError("store: malformed")
-        assert str(await yard.daemon.reload()) == "failed: not all was changed, reload again\nstore: malformed"
+        assert str(await yard.daemon.reload()) == "failed: not everything was changed, reload again\nstore: malformed"
         await yard.until_read("first")
         assert str(await yard.daemon.reload()) == "complete: nothing changed"
         await yard.until_read("first", "second")

@@ -46,8 +46,8 @@ def test_a_file_is_applied_and_an_outdated_one_by_force(tmp_path: Path, postgres
     path.write_text(CONFIG.format(url=postgres_url, sink="a"))
     refused = run(path, "apply")
     assert refused.output == (
-        "the configuration file is revision 1, which revision 2 has replaced; that one is followed;"
-        ' "dockbell apply --force" has the file followed by all processes\n'
+        "the configuration file is revision 1, but revision 2 replaced it and is in use;"
+        ' "dockbell apply --force" makes all processes use the file\n'
     )
     assert refused.exit_code == 1
     assert 'no sink "a"; available: b' in run(path, "pause", "a").output  # what is followed counts, not this file
@@ -59,4 +59,4 @@ def test_a_store_in_sqlite_has_no_revisions(tmp_path: Path) -> None:
     path.write_text(CONFIG.format(url="sqlite:///dockbell.db", sink="a"))
     refused = run(path, "apply")
     assert refused.exit_code == 1
-    assert "its configuration file is all that it follows; edit that, or files that it includes" in refused.output
+    assert "it follows only its configuration file; edit that, or the files that it includes" in refused.output

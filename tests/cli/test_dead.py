@@ -39,7 +39,7 @@ def test_dead_letters_are_listed_also_of_sinks_that_have_left(letter: Filled) ->
     assert letter.run("dead", "list", "erp", "--key", "a").splitlines()[1] == lines[2]
     assert letter.run("dead", "--feed", "stock") == "no dead letters\n"
     reasons = letter.ask("status", code=1)["reasons"]
-    assert 'sink erp: 2 dead letters, 1 of them holds its key back; "dockbell dead erp" lists them' in reasons
+    assert 'sink erp: 2 dead letters, 1 of them holds back its key; "dockbell dead erp" lists them' in reasons
 
 
 DIED = ("2026-11-21", "12:00:00Z")
@@ -156,7 +156,7 @@ def test_one_dead_letter_is_sent_again(letter: Filled) -> None:
 def test_what_cannot_be_sent_again_is_a_problem(filled: Filled) -> None:
     kill(filled.store, "erp", "z", 9)
     lines = filled.run("dead", "retry", "erp", "--all", code=1).splitlines()
-    assert lines[-1] == "! 1 events are not kept any more and stay dead letters; discard them"
+    assert lines[-1] == "! 1 events are no longer kept and stay dead letters; discard them"
     assert filled.ask("dead", "retry", "erp", "--all", code=1)["missing"] == 1
 
 

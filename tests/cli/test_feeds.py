@@ -90,7 +90,7 @@ def test_a_daemon_reads_feeds_beside_its_polls_and_others_wait_for_it(place: Pla
         assert found["results"][0]["counts"]["records"] == 12
         daemon.until("main/shipments: reconcile: complete: 1 pages, 12 records")
         waiting = place.run("reconcile", "stock", "--no-wait")
-        assert re.search(r"^main/stock +waiting +the daemon has not done it yet$", waiting, re.MULTILINE)
+        assert re.search(r"^main/stock +waiting +the daemon has not run it yet$", waiting, re.MULTILINE)
         daemon.until("main/stock: reconcile: complete")
 
 
@@ -102,7 +102,7 @@ def test_a_mass_of_deletions_is_held_until_an_operator_approves_it(place: Place)
     reasons = place.ask("reconcile", "stock")["reasons"]
     assert reasons == [
         (
-            "main/stock: 30 records are absent, too many to believe that they were deleted; look at the API, then"
+            "main/stock: 30 records are absent, too many to believe that they were deleted; check the API, then run"
             ' "dockbell deletes approve main/stock" or "dockbell deletes reject main/stock"'
         )
     ]
@@ -113,7 +113,7 @@ def test_a_mass_of_deletions_is_held_until_an_operator_approves_it(place: Place)
     assert "and 20 more" in listed
     (held,) = place.ask("deletes")
     assert (held["feed"], held["held"], len(held["sample"])) == ("main/stock", 30, 30)
-    assert "why: it is absent since" in place.run("why", "stock", "stk_1")
+    assert "why: it has been absent since" in place.run("why", "stock", "stk_1")
     approved = place.ask("deletes", "approve", "stock")
     assert approved["results"][0]["counts"]["deleted"] == 30
     assert approved["reasons"] == []
@@ -183,14 +183,14 @@ def test_why_tells_the_life_of_a_record(place: Place) -> None:
     assert re.search(r"^\S+ \S+Z to \S+ \S+Z +2 times pass +complete, 2 pages, 1 event$", text, re.MULTILINE)
     assert re.search(r"^\S+ \S+Z +pass +updated +\S+ \S+Z +[0-9a-f]{8} +#2$", text, re.MULTILINE)
     assert re.search(
-        r"^#2 +\S+ \S+Z +dockbell.shipment.updated +evt_\w+ +out filtered: changes leaves out updated$",
+        r"^#2 +\S+ \S+Z +dockbell.shipment.updated +evt_\w+ +out filtered: changes does not include updated$",
         text,
         re.MULTILINE,
     )
     assert "why:" not in text
     account = place.ask("why", "shipments", "shp_1", "--source", "main")
     assert (account["feed"], account["key"], account["why"]) == ("main/shipments", "shp_1", None)
-    filtered = {"stage": "filtered", "attempts": 0, "error": "changes leaves out updated", "at": None}
+    filtered = {"stage": "filtered", "attempts": 0, "error": "changes does not include updated", "at": None}
     assert account["events"][0]["sinks"] == {"out": {**filtered, "attempt_log": []}}
     assert [finding["finding"] for finding in account["findings"]] == ["updated"]
     assert [run["kind"] for run in account["runs"]] == ["pass", "pass"]
@@ -200,7 +200,7 @@ def test_why_understands_a_key_as_the_api_writes_it(place: Place) -> None:
     told = place.run("why", "stock", "a/b+#%é").splitlines()
     assert told[0] == 'key "a/b+#%é" is read as a%2Fb%2B%23%25é'
     assert told[2] == "main/stock a%2Fb%2B%23%25é: unknown"
-    assert told[-1].startswith("why: no complete run has ever shown it; the last pass was made at ")
+    assert told[-1].startswith("why: no complete run has ever seen it; the last pass started at ")
 
 
 def test_a_feed_that_was_never_read_is_told_as_such(place: Place) -> None:
@@ -215,7 +215,7 @@ def test_a_feed_that_was_never_read_is_told_as_such(place: Place) -> None:
 def test_why_refuses_what_can_be_no_key(place: Place) -> None:
     result = run("why", "stock", "", cwd=place.folder)
     assert result.returncode == 2
-    assert "a key is never empty" in result.stderr
+    assert "a key must not be empty" in result.stderr
 
 
 def test_status_names_what_is_in_quarantine_and_why_says_so(place: Place) -> None:
@@ -229,5 +229,5 @@ def test_status_names_what_is_in_quarantine_and_why_says_so(place: Place) -> Non
     assert (stock["quarantined"], stock["quarantine"][0]["key"]) == (1, "stk_1")
     assert (stock["proven"], stock["lookback_seconds"], stock["drift"], stock["gap"]) == (True, None, None, None)
     account = place.ask("why", "stock", "stk_1")
-    assert account["why"].startswith("it is in quarantine since")
+    assert account["why"].startswith("it has been in quarantine since")
     assert "in quarantine" in place.run("why", "stock", "stk_1").splitlines()[0]

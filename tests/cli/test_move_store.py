@@ -85,5 +85,5 @@ def test_either_a_database_is_named_or_the_move_undone(filled: Filled, args: lis
 
 def test_without_the_driver_it_is_said_what_to_install(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dockbell.stores.postgres.moving", None)
-    told = "URL: PostgreSQL needs a driver that is not installed; pip install 'dockbell[postgres]'"
+    told = "URL: the driver for PostgreSQL is not installed; pip install 'dockbell[postgres]'"
     assert refuse(filled, "move-store", NOWHERE) == told

@@ -121,7 +121,7 @@ def test_what_cannot_be_met_exits_with_1_and_says_why_and_what_to_do(learned: Fi
     result = plan(learned.folder, "--what-if", "stock.every=1s")
     assert result.exit_code == 1
     assert f"! main: needs 901 of 260 requests a minute: {reason}\n" in result.stdout
-    assert "longer than configured: the requests do not suffice" in result.stdout
+    assert "longer than configured: the budget does not allow more" in result.stdout
     told = learned.ask("plan", "--what-if", "stock.every=1s", code=1)
     assert (told["fits"], told["sources"][0]["fits"], told["what_if"][0]["fits"]) == (False, True, False)
     assert told["reasons"][0].endswith(reason)

@@ -36,7 +36,7 @@ def test_a_record_that_is_still_there_is_left_alone_unless_that_does_not_matter(
     assert not is_found(filled)
     told = filled.ask("why", "shipments", "a")
     assert (told["presence"], told["record"]["purged"], told["record"]["revision"]) == ("gone", True, 3)
-    assert told["why"].startswith("its content was purged at ")
+    assert told["why"].startswith("an operator purged its content at ")
     assert filled.ask("purge", "main/shipments", "a", "--yes") == {
         "feed": "main/shipments",
         "key": "a",
@@ -108,7 +108,7 @@ def test_what_was_never_stored_cannot_be_erased(filled: Filled) -> None:
     ("args", "told"),
     [
         (("shipmets", "a"), 'feed "shipmets" is not configured; did you mean "shipments"?'),
-        (("shipments", ""), "a key is never empty"),
+        (("shipments", ""), "a key must not be empty"),
     ],
 )
 def test_what_makes_no_sense_is_wrong_usage(filled: Filled, args: tuple[str, ...], told: str) -> None:

@@ -68,7 +68,7 @@ def test_status_is_fine_while_a_daemon_runs_and_not_after(daemon: Program, tmp_p
     assert result.returncode == 1
     status = json.loads(result.stdout)
     assert (status["daemon"], status["well"]) == (None, False)
-    assert status["reasons"] == ['daemon: does not run; start it by "dockbell run"']
+    assert status["reasons"] == ['daemon: is not running; start it with "dockbell run"']
     assert [feed["feed"] for feed in status["feeds"]] == ["main/shipments", "main/stock"]
     assert status["sinks"][0]["sink"] == "out"
 
@@ -76,7 +76,7 @@ def test_status_is_fine_while_a_daemon_runs_and_not_after(daemon: Program, tmp_p
 def test_status_says_why_it_is_not_well(daemon: Program, tmp_path: Path) -> None:
     daemon.end()
     result = run("status", cwd=tmp_path)
-    assert '✕ daemon: does not run; start it by "dockbell run"' in result.stdout.splitlines()
+    assert '✕ daemon: is not running; start it with "dockbell run"' in result.stdout.splitlines()
 
 
 def test_check_is_fine_while_a_daemon_runs(daemon: Program, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_check_prints_the_configuration_and_what_would_fail(configure: Configure
     assert result.returncode == 1
     assert '[sources.main.resources.shipments]\nevery = "500ms"' in result.stdout
     assert 'secret = [{ env = "NOT_SET" }]' in result.stdout
-    assert re.search(r'^store +ok +.*, not made yet; "dockbell run" makes it$', result.stdout, re.MULTILINE)
+    assert re.search(r'^store +ok +.*, does not exist yet; "dockbell run" creates it$', result.stdout, re.MULTILINE)
     assert re.search(r"^main/stock +fails +.*cannot connect to 127.0.0.1:9", result.stdout, re.MULTILINE)
     assert re.search(r"^sink erp +fails +.*environment variable NOT_SET is not set", result.stdout, re.MULTILINE)
     assert not (folder / "dockbell.db").exists()
@@ -240,7 +240,7 @@ def test_with_json_an_error_is_an_object_too(configure: Configure, tmp_path: Pat
     folder = configure("http://127.0.0.1:9")
     missing = run("status", "--json", cwd=folder)
     assert (missing.returncode, missing.stderr) == (1, "")
-    assert json.loads(missing.stdout)["error"].endswith('not found; "dockbell run" makes it')
+    assert json.loads(missing.stdout)["error"].endswith('not found; "dockbell run" creates it')
     misused = run("why", "stok", "a", "--json", cwd=folder)
     assert json.loads(misused.stdout) == {
         "error": 'feed "stok" is not configured; did you mean "stock"?',
@@ -255,7 +255,7 @@ def test_with_json_an_error_is_an_object_too(configure: Configure, tmp_path: Pat
 def test_status_before_the_first_start_says_what_to_do(configure: Configure) -> None:
     result = run("status", cwd=configure("http://127.0.0.1:9"))
     assert result.returncode == 1
-    assert result.stderr.endswith('dockbell.db: not found; "dockbell run" makes it\n')
+    assert result.stderr.endswith('dockbell.db: not found; "dockbell run" creates it\n')
 
 
 CONFIG = '[sources.main]\nbase_url = "http://127.0.0.1:9"\napi_key = { env = "KEY" }\n'
@@ -288,7 +288,7 @@ def test_it_prints_what_it_has_made(folder: Path) -> None:
     assert count(folder / "copy.db") == 200
     again = run("backup", "copy.db", cwd=folder)
     assert (again.returncode, again.stdout) == (1, "")
-    assert again.stderr == "error: backup copy.db: is there already; name another file, or replace it by --force\n"
+    assert again.stderr == "error: backup copy.db: already exists; name another file, or replace it with --force\n"
     forced = run("backup", "copy.db", "--force", "--json", cwd=folder)
     assert (forced.returncode, forced.stderr) == (0, "")
     assert json.loads(forced.stdout) == {"path": "copy.db", "bytes": (folder / "copy.db").stat().st_size}
@@ -303,7 +303,7 @@ def test_what_another_user_has_planted_is_told_and_left_as_it_is(folder: Path) -
     assert (done.returncode, done.stdout, precious.read_text()) == (1, "", "kept")
     assert done.stderr == (
         f"error: backup {shared}/copy.db: copy.db.part is no folder: find out who has put it there, and remove it;"
-        " look at its disk, or name another file\n"
+        " check its disk, or name another file\n"
     )
     assert run("backup", str(shared / "other.db"), cwd=folder).returncode == 0
     shared.chmod(0o777)
@@ -354,7 +354,7 @@ def test_without_a_store_there_is_no_backup(tmp_path: Path) -> None:
     (tmp_path / "dockbell.toml").write_text(CONFIG)
     done = run("backup", "copy.db", cwd=tmp_path)
     assert done.returncode == 1
-    assert 'not found; "dockbell run" makes it' in done.stderr
+    assert 'not found; "dockbell run" creates it' in done.stderr
     assert sorted(each.name for each in tmp_path.iterdir()) == ["dockbell.toml"]
 
 

@@ -32,7 +32,7 @@ def test_a_sink_is_paused_until_it_is_resumed_and_status_says_why(filled: Filled
     status = filled.ask("status", code=1)
     (reason,) = [reason for reason in status["reasons"] if reason.startswith("sink")]
     assert re.fullmatch(
-        r'sink erp: paused [0-3]s ago, 2 events owed: moving house; "dockbell resume erp" lets it go on', reason
+        r'sink erp: paused [0-3]s ago, 2 events owed: moving house; "dockbell resume erp" resumes delivery', reason
     )
     assert status["sinks"][0]["paused"] == "moving house"
     again = filled.run("pause", "erp")
@@ -146,7 +146,7 @@ def test_nothing_that_is_chosen_is_fine_but_what_is_not_there_is_a_problem(fille
         ),
         (("erp", "--sequence", "5"), "--sequence applies to one feed; select it with --feed"),
         (("erp", "--sequence", "x"), '--sequence: must be a sequence or a range such as "5-10", got "x"'),
-        (("erp", "--key", ""), "--key: a key is never empty"),
+        (("erp", "--key", ""), "--key: a key must not be empty"),
         (("erp", "--since", "noon"), '--since: must be a time such as "2026-11-21T02:30" or "2h" for two hours ago,'),
         (("erp", "--cancel", "--failed"), "--cancel cancels all waiting replays of the sink; remove the other options"),
     ],

@@ -105,7 +105,7 @@ def test_a_secret_is_not_written_into_the_database(folder: Folder) -> None:
     for pair in ("api_key=s3cret", "proxy=http://user:s3cret@127.0.0.1:1"):
         refused = folder.run("add", "acme", pair, code=2)
         key = pair.partition("=")[0]
-        assert f"[sources.acme] {key}: must not be written out, since it would stand in the database" in refused
+        assert f"[sources.acme] {key}: must not be given as plain text, since the database would store it" in refused
         assert f"write {key}.file=PATH or {key}.env=NAME" in refused
         assert "s3cret" not in refused
     assert folder.settings() == {}
@@ -180,7 +180,7 @@ def test_a_store_in_sqlite_has_its_sources_in_the_file(tmp_path: Path) -> None:
 
     code, refused = run("add", "globex")
     assert code == 1
-    assert "its configuration file is all that it follows; edit that, or files that it includes" in refused
+    assert "it follows only its configuration file; edit that, or the files that it includes" in refused
     assert 'then "dockbell reload"' in refused
     code, listed = run("list", "--json")
     assert [each["source"] for each in json.loads(listed)["sources"]] == ["acme"]

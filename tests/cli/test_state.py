@@ -160,7 +160,7 @@ def test_nothing_is_left_of_a_record_that_was_purged(filled: Filled) -> None:
     ("args", "told"),
     [
         (("shipmets",), 'feed "shipmets" is not configured; did you mean "shipments"?'),
-        (("shipments", ""), "a key is never empty"),
+        (("shipments", ""), "a key must not be empty"),
         (("shipments", "a", "--find", "x"), "KEY selects one record; remove --find"),
         (("notices", "a"), "dockbell/notices has no records"),
     ],

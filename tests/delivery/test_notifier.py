@@ -47,7 +47,7 @@ TOLD_NOON = format_moment(NOON)
 FULL = DiskFills(3_000_000)
 SCHEMA = json.loads((files("dockbell.core.publishing") / "event.schema.json").read_bytes())
 DOWN = SinkFails("erp", "connection refused", timedelta(seconds=1))
-UP = SinkConnected("erp", "takes events again")
+UP = SinkConnected("erp", "accepts events again")
 PAUSED = SinkPaused("erp", "HTTP 410")
 
 
@@ -83,7 +83,7 @@ async def told(store: SqliteStore) -> Sequence[str]:
         ([died(1)], ["dead_letter: sink erp: main/shipments key1: HTTP 422"]),
         ([died(1), died(2)], ["dead_letter: sink erp: main/shipments key2: HTTP 422, 2 times"]),
         ([died(1, NOTICES)], []),
-        ([SinkOverrun("erp", FEED, None)], ["overrun: sink erp: has lost events of main/shipments"]),
+        ([SinkOverrun("erp", FEED, None)], ["overrun: sink erp: lost events of main/shipments"]),
         ([SinkOverrun("erp", NOTICES, None)], []),
         ([DOWN, DOWN], ["unreachable: sink erp: connection refused"]),
         ([DOWN, UP], ["unreachable: sink erp: connection refused", "recovered: sink erp: works again"]),
@@ -98,7 +98,7 @@ async def told(store: SqliteStore) -> Sequence[str]:
         ([FeedMended(FEED)], []),
         (
             [Crowded(3, 500, "::1"), Crowded(41, 500, "::2")],
-            ["crowded: server web: 41 connections were sent away, the last from ::2, of 500 places, 2 times"],
+            ["crowded: server web: 41 connections refused or closed (limit 500), the last from ::2, 2 times"],
         ),
         (
             [Crowded(0, 500, "", "Too many open files")],
@@ -116,13 +116,16 @@ async def told(store: SqliteStore) -> Sequence[str]:
             ],
             [f"gap: source main: main/stock was not read from an unknown time to {TOLD_NOON}: down, 2 times"],
         ),
-        ([FULL, DiskHasRoom()], [f"disk: store disk: {FULL.describe()}", "recovered: store disk: has room again"]),
+        (
+            [FULL, DiskHasRoom()],
+            [f"disk: store disk: {FULL.describe()}", "recovered: store disk: has free space again"],
+        ),
         ([DiskHasRoom()], []),
         ([ProcessDied("process 4711")], ["died: process 4711: it was killed, or its machine went down"]),
         ([SourcesClaimed(30, 90)], []),
         (
             [SourcesClaimed(30, 90, taken_over=20)],
-            ["died: process unknown: 20 of its sources are read by another one now"],
+            ["died: process unknown: another process now reads 20 of its sources"],
         ),
     ],
 )
@@ -224,7 +227,7 @@ async def test_a_source_that_answers_nothing_for_a_minute_is_told_and_that_it_is
     await notifier.run_once()
     assert await told(store) == [
         "unreachable: source main: HTTP 503",
-        "recovered: source main: answers again, after 4m",
+        "recovered: source main: answers again after 4m",
     ]
 
 
@@ -236,7 +239,7 @@ async def test_the_alert_about_a_source_ends_with_its_reading(store: SqliteStore
     await notifier.run_once()
     notifier.forget([], [], ["main", "other"])
     await notifier.run_once()
-    assert (await told(store))[1:] == ["recovered: source main: is not asked any more, or is asked anew"]
+    assert (await told(store))[1:] == ["recovered: source main: is no longer read, or was reconfigured"]
 
 
 @pytest.mark.parametrize("end", ["answers", "is asked anew", "stops"])
@@ -285,6 +288,6 @@ async def test_passes_that_fail_for_long_are_told_once_and_that_one_is_complete(
     ear.telemetry.emit(end_pass(""))
     await notifier.run_once()
     assert [notice["data"]["reason"] for notice in await read_all(store)] == [
-        "4 passes failed in a row: HTTP 500; deletions and changes without a new updated_at are not seen",
-        "is read whole again",
+        "4 passes failed in a row: HTTP 500; deletions and changes without a new updated_at are not detected",
+        "is read completely again",
     ]

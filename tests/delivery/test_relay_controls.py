@@ -436,7 +436,7 @@ async def test_a_replay_is_tried_again_and_a_dead_letter_in_the_end_and_one_that
     assert await make_relay(store, sink, clock, ear).drain(timedelta(seconds=10))
     assert [(each.event.sequence, each.attempt) for each in sink.got] == [(1, 1), (2, 1), (1, 2), (2, 2)]
     dead = [(fact.sequence, fact.reason) for fact in ear.facts if isinstance(fact, EventDied)]
-    assert dead == [(3, "not kept any more"), (2, "HTTP 422")]
+    assert dead == [(3, "no longer kept"), (2, "HTTP 422")]
 
 
 async def test_replays_alone_find_out_that_a_sink_is_back(store: SqliteStore, command_store: CommandStore) -> None:

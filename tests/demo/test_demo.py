@@ -98,7 +98,7 @@ def test_in_a_pipe_it_shows_what_arrives_and_its_account_balances(tmp_path: Path
     assert (len(changes), events.stderr) == (len(shown), "")
     again = run("demo", "--keep", str(kept.parent))
     assert again.returncode == 2
-    assert "holds dockbell.db already; choose another folder, or remove it" in again.stderr
+    assert "already contains dockbell.db; choose another folder, or remove it" in again.stderr
 
 
 @pytest.mark.acceptance

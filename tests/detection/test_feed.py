@@ -541,7 +541,7 @@ async def test_a_learned_key_that_many_records_of_a_page_share_stops_the_feed(ri
     with pytest.raises(SchemaMismatch) as caught:
         await rig.read_whole()
     assert str(caught.value) == (
-        'resource "packages": key v: stands twice on one page with different content, so /id does not tell records'
+        'resource "packages": key v: appears twice on one page with different content, so /id does not tell records'
         " apart; set key in [resources.packages]"
     )
     assert await rig.events() == []

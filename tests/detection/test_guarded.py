@@ -186,6 +186,6 @@ async def test_a_feed_that_another_process_has_taken_is_reported_and_nothing_is_
     rig.source.records = {"new": {"id": "new"}}
     await run_guarded(rig.tracked, rig.read_whole, pause=False)
     (reported,) = [fact.reason for fact in rig.ear.facts if isinstance(fact, FeedFails)]
-    assert reported.startswith(f"feed {rig.feed}: another process has taken it over, and nothing was stored;")
+    assert reported.startswith(f"feed {rig.feed}: another process took it over, and nothing was stored;")
     assert not [fact for fact in rig.ear.facts if isinstance(fact, AgentFails)]
     assert (await rig.tracked.reload()).problem == ""

@@ -60,7 +60,7 @@ async def test_a_cursor_that_is_refused_beside_filters_is_sent_alone(rig: Rig) -
     assert await rig.read_whole() == ""
     assert sorted(row[0] for row in rows(rig)) == list("abcde")
     (told,) = [fact.words for fact in rig.ear.facts if isinstance(fact, ListingChanged)]
-    assert told == "the API refuses a cursor beside filters, and shows the same pages for it alone"
+    assert told == "the API refuses a cursor with filters, and returns the same pages for the cursor alone"
     rig.restart()
     rig.source.asked.clear()
     assert await rig.read_whole() == ""
@@ -77,7 +77,7 @@ async def test_a_cursor_that_is_refused_beside_a_limit_is_sent_beside_nothing(
         assert await rig.read_whole() == ""
         assert sorted(row[0] for row in rows(rig)) == list("abcde")
         (told,) = [fact.words for fact in rig.ear.facts if isinstance(fact, ListingChanged)]
-        assert told == "the API refuses a cursor beside a limit, and shows the same pages for it alone"
+        assert told == "the API refuses a cursor with a limit, and returns the same pages for the cursor alone"
         rig.restart()
         rig.source.asked.clear()
         assert await rig.read_whole() == ""
@@ -124,7 +124,7 @@ async def test_a_page_of_a_cursor_alone_that_shows_what_is_older_ends_the_run(ri
         rig.source.put(key, status="open", note=key)
     assert WORDS in await rig.poll()  # after the page that showed what is older, it is asked for with its filters again
     told = [fact.words for fact in rig.ear.facts if isinstance(fact, ListingChanged)]
-    assert told[-1] == "the API took a cursor alone for a list without its filters"
+    assert told[-1] == "the API answered a cursor alone with a list without its filters"
     assert await rig.events() == ["f updated 1", "g updated 1"]
 
 

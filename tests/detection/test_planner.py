@@ -121,7 +121,7 @@ async def test_an_interval_is_told_once_until_it_moves_by_more_than_a_quarter(ke
 
     await key.planner.plan()
     assert len(told()) == 2
-    assert told()[0].startswith("main/packages: read every 1 s, as often as it may be; that is ")
+    assert told()[0].startswith("main/packages: read every 1 s, its shortest interval; that is ")
     await key.planner.plan()
     assert len(told()) == 2
     key.load = replace(PLENTY, allowed=10)

@@ -1284,7 +1284,7 @@ async def test_a_pass_that_always_ends_incomplete_is_made_less_and_less_often(ri
     steady = rig.spoil(turn)
     pauses = []
     for _ in range(12):
-        assert await rig.read_whole(after=0) == "the API gave a cursor a second time"
+        assert await rig.read_whole(after=0) == "the API returned the same cursor twice"
         pauses.append(await rig.delay())
     assert (pauses[:4], pauses[-1]) == ([5, 10, 20, 40], 3600)
     steady()

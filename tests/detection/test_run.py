@@ -33,8 +33,8 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 @pytest.mark.parametrize(
     ("turn", "anomaly"),
     [
-        (lambda _: "3", "the API gave a cursor a second time"),
-        (lambda cursor: str(int(cursor) % 6), "the API gave a cursor a second time"),
+        (lambda _: "3", "the API returned the same cursor twice"),
+        (lambda cursor: str(int(cursor) % 6), "the API returned the same cursor twice"),
     ],
 )
 async def test_a_list_that_never_ends_is_left_and_named(
@@ -61,7 +61,7 @@ async def test_pages_that_come_again_in_turn_under_new_cursors_are_noticed(
         return replace(page, next_cursor=f"new {number}")
 
     monkeypatch.setattr(rig.source, "read_page", read_in_turn)
-    assert await rig.read_whole() == "the API gave the same page twice"
+    assert await rig.read_whole() == "the API returned the same page twice"
 
 
 async def test_a_run_whose_cursor_was_forgotten_begins_again(rig: Rig) -> None:
@@ -284,13 +284,13 @@ async def test_a_few_empty_pages_with_a_cursor_are_passed_over() -> None:
 async def test_empty_pages_without_end_are_left() -> None:
     run = new_run()
     await read(run, [page(number, records=()) for number in range(99)])
-    assert (run.problem, run.summary.pages) == ("the API gives empty pages without end", 11)
+    assert (run.problem, run.summary.pages) == ("the API keeps returning empty pages", 11)
 
 
 async def test_one_record_that_comes_again_and_again_is_the_same_page() -> None:
     run = new_run(RunKind.POLL)
     await read(run, [page(number, records=(b"only",)) for number in range(99)])
-    assert (run.problem, run.summary.pages) == ("the API gave the same page twice", 12)
+    assert (run.problem, run.summary.pages) == ("the API returned the same page twice", 12)
 
 
 async def test_pages_of_one_record_may_show_one_again_that_has_moved() -> None:
@@ -306,7 +306,7 @@ async def test_records_that_come_again_and_again_are_more_pages_than_plausible()
     run = new_run()
     seen = Committed(PageDiff(seen=list(range(1, 201))), 0, range(1, 201))
     await read(run, Listing([page(number) for number in range(99)], seen))
-    assert run.problem == "the API gives more pages than plausible: 2200 records a second time"
+    assert run.problem == "the API returns too many pages: 2200 records came twice"
 
 
 async def test_a_bad_record_makes_a_poll_incomplete_and_the_rest_is_read() -> None:

@@ -104,7 +104,7 @@ async def test_an_api_that_never_shows_more_than_it_is_asked_for_is_named_and_pr
     rig.clock.pass_(100)
     fill(rig, 998)
     cut(rig, lambda *_: True)
-    problem = "the API ends the list at 200 records when asked for as many, and at 199 likewise"
+    problem = "the API ends the list at 200 records when the limit is 200, and at 199 when it is 199"
     assert await rig.poll() == problem
     assert (await rig.tracked.state()).progress.watermark == before
     assert len(await rig.events()) == 200

@@ -122,9 +122,7 @@ async def test_a_record_that_cannot_be_read_is_in_quarantine_without_its_text(tm
 
 async def test_what_was_learned_to_tell_records_apart_cannot_be_dropped(rig: Rig) -> None:
     rig.restart(drop=("/id",))
-    with pytest.raises(
-        SchemaMismatch, match=r'records are told apart or dated by /id, got drop = \["/id"\]; remove it'
-    ):
+    with pytest.raises(SchemaMismatch, match=r'/id identifies or dates the records, got drop = \["/id"\]; remove it'):
         await rig.poll()
 
 
@@ -214,7 +212,7 @@ async def test_a_cleaning_goes_on_until_no_trace_is_left(rig: Rig, monkeypatch: 
     assert find(rig) == []
     assert ((await rig.tracked.state()).cleaning, await rig.delay()) == ((), 86_400)
     problems = [fact.problem for fact in rig.ear.facts if isinstance(fact, FeedCleaned)]
-    assert problems == ["the log beside the store cannot be emptied while a process reads it"] * 3 + [""]
+    assert problems == ["the write-ahead log of the store cannot be emptied while a process reads it"] * 3 + [""]
 
 
 async def test_a_store_too_large_for_a_daemon_is_clean_once_nobody_waits_for_it(rig: Rig) -> None:
@@ -228,7 +226,7 @@ async def test_a_store_too_large_for_a_daemon_is_clean_once_nobody_waits_for_it(
     await rig.read_whole()
     assert (await rig.tracked.state()).cleaning == ()
     (first, second) = [fact for fact in rig.ear.facts if isinstance(fact, FeedCleaned)]
-    assert "too much to write it anew unless the daemon is stopped" in str(first)
+    assert "too much to rewrite unless the daemon is stopped" in str(first)
     assert second.problem == ""
 
 

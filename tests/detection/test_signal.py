@@ -165,7 +165,7 @@ async def test_a_list_that_takes_it_back_drops_the_signal_and_says_so(shop: Shop
     shop.stock.source.records["a"] = before
     await shop.stock.read_whole()
     assert shop.signal.state.phase is Phase.DROPPED
-    assert list_told(shop)[-1].endswith("the list has shown a otherwise than the signal")
+    assert list_told(shop)[-1].endswith("the list shows a differently from the signal")
     await shop.signal.run_once()
     assert SignalState.from_json((await shop.stock.tracked.reload()).signal).phase is Phase.DROPPED
     shop.stock.clock.pass_(timedelta(days=1).total_seconds())

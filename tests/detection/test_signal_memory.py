@@ -26,7 +26,7 @@ def memory() -> SignalMemory:
 def test_a_list_that_shows_what_the_signal_replaced_contradicts_it(memory: SignalMemory, finding: Finding) -> None:
     memory.take_said(EmbeddedDiff(said={"a": SAID}))
     note = Note("a", finding, 5, b"before")
-    assert memory.check(show(note)) == (0, "the list has shown a otherwise than the signal")
+    assert memory.check(show(note)) == (0, "the list shows a differently from the signal")
     assert memory.check(show(note)) == (0, "")
 
 
@@ -39,7 +39,7 @@ def test_a_list_that_shows_the_same_or_something_later_does_not(memory: SignalMe
 
 
 def test_a_list_that_shows_something_else_under_the_same_timestamp_contradicts_it(memory: SignalMemory) -> None:
-    reason = "the list has shown a otherwise than the signal"
+    reason = "the list shows a differently from the signal"
     memory.take_said(EmbeddedDiff(said={"a": SAID}))
     assert memory.check(show(Note("a", Finding.UPDATED, 5, b"third"))) == (0, reason)
     memory.take_tried(EmbeddedDiff(said={"a": SAID}))
@@ -58,7 +58,7 @@ def test_what_is_tried_is_confirmed_or_contradicted_by_the_list(memory: SignalMe
     memory.take_tried(EmbeddedDiff(said={"a": SAID}))
     assert memory.check(show(Note("a", Finding.UPDATED, 6, b"third"))) == (0, "")
     memory.take_tried(EmbeddedDiff(said={"a": SAID}))
-    assert memory.check(show()) == (0, "the list has shown a otherwise than the signal")
+    assert memory.check(show()) == (0, "the list shows a differently from the signal")
 
 
 def test_what_was_tried_and_is_stored_since_contradicts_nothing(memory: SignalMemory) -> None:
@@ -84,7 +84,7 @@ def tell_and_pass(memory: SignalMemory, number: int, *, is_shown: bool = False, 
 
 def test_a_list_that_does_not_show_what_the_signal_speaks_of_contradicts_it(memory: SignalMemory) -> None:
     said = [tell_and_pass(memory, number) for number in range(5)]
-    assert said == ["", "", "", "", "the list did not show 5 records of which the signal spoke"]
+    assert said == ["", "", "", "", "the list did not show 5 records that the signal reported"]
 
 
 def test_one_that_was_deleted_now_and_then_contradicts_nothing(memory: SignalMemory) -> None:

@@ -37,7 +37,7 @@ _NOTICES: Final = {
     "paused": ("a sink", "It takes nothing until `dockbell resume`."),
     "refused": ("a feed", "It cannot be read."),
     "held": ("a feed", "Changes wait for your decision."),
-    "died": ("a process", "It ended without stopping in order; this process continues where it was."),
+    "died": ("a process", "It did not shut down cleanly; this process continues where it was."),
     "disk": ("the store", "Its disk is nearly full."),
     "gap": ("a source", "Its feeds were not read for a while."),
     "recovered": ("the subject of the earlier notice", "The problem is over; `data.resolves` names the kind."),

@@ -33,7 +33,7 @@ def test_an_unknown_kind_is_told_with_the_one_that_was_meant() -> None:
 def test_a_kind_that_cannot_be_imported_is_told(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     broken = EntryPoint("pager", target, "dockbell.sinks")
     monkeypatch.setattr(sinks, "entry_points", lambda **_: [broken])
-    with pytest.raises(ConfigError, match=r'^sink type "pager": cannot be imported, .*[pP]ager.*; install what it'):
+    with pytest.raises(ConfigError, match=r'^sink type "pager": cannot be imported, .*[pP]ager.*; install its'):
         load_sink_type("pager")
 
 

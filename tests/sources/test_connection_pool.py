@@ -442,7 +442,7 @@ async def test_a_redirect_is_an_answer_like_others(serve: Serve) -> None:
 
 async def test_what_no_url_holds_is_not_asked_for_and_told_in_short(closed_port: int) -> None:
     pool = make_pool(f"http://127.0.0.1:{closed_port}")
-    with pytest.raises(SourceUnavailable, match=r"cannot be asked: .*too long") as caught:
+    with pytest.raises(SourceUnavailable, match=r"cannot be sent: .*too long") as caught:
         await pool.exchange(shipment_request("s" * 100_000), [])
     assert len(str(caught.value)) < 200
     await pool.aclose()
@@ -606,13 +606,13 @@ async def test_proxies_of_the_environment_are_not_used(
     "url", ["", "api.example.com", "ftp://api.example.com", "https://", "http://a:b", "socks5://h"]
 )
 def test_an_address_that_is_none_is_refused(name: str, url: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{name}: must be an http:// or https:// address"):
+    with pytest.raises(ConfigError, match=f"^{name}: must be an http:// or https:// URL"):
         make_pool(**({"base_url": "http://127.0.0.1"} | {name: url}))
 
 
 @pytest.mark.parametrize("url", ["https://u:secret@h", "https://h/?a=secret", "https://h/#secret"])
 def test_a_base_url_with_more_than_an_address_is_refused_without_telling_it(url: str) -> None:
-    with pytest.raises(ConfigError, match="base_url: must hold no user, query or fragment") as caught:
+    with pytest.raises(ConfigError, match="base_url: must not contain a user, query or fragment") as caught:
         make_pool(url)
 
     assert "secret" not in str(caught.value)

@@ -203,7 +203,7 @@ async def test_a_write_that_breaks_when_it_is_committed_loses_nothing_either(tmp
     stored, failed, after = map(int, done.stdout.split())
     assert stored > 0
     assert (failed, after) == (3, 1)
-    assert done.stderr.count(b"StoreUnavailable store %b: disk I/O error; look at its disk" % bytes(path)) == 3
+    assert done.stderr.count(b"StoreUnavailable store %b: disk I/O error; check its disk" % bytes(path)) == 3
     store = await SqliteStore.open(path, now=now)
     assert len(await told(store)) == 2 * stored + 1
     await store.aclose()

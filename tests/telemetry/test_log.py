@@ -174,8 +174,8 @@ def test_a_line_has_an_end_whatever_others_have_to_say(stream: type[StringIO]) -
             "it is full",
             logging.WARNING,
             (
-                "main/shipments: /a, /b dropped from 1 record and 0 events; but it is full;"
-                ' the next pass, or "dockbell once", tries again'
+                "main/shipments: /a, /b dropped from 1 record and 0 events, but it is full;"
+                ' the next pass or "dockbell once" tries again'
             ),
         ),
     ],
@@ -189,7 +189,7 @@ def test_what_was_dropped_from_the_store_is_told_and_weighs_more_where_traces_ar
 
 def test_a_feed_that_cannot_be_read_says_when_it_is_asked_again() -> None:
     fact = FeedFails(FEED, "HTTP 401; the API does not accept the key, check api_key", timedelta(minutes=1))
-    assert str(fact).endswith("check api_key; asking again in 60 s")
+    assert str(fact).endswith("check api_key; retrying in 60 s")
     assert str(FeedFails(FEED, "HTTP 401")) == "main/shipments: HTTP 401"
 
 
@@ -210,9 +210,9 @@ def test_what_the_event_loop_repeats_is_told_once_a_minute_with_its_number() -> 
     told = say(StringIO(), *said, (70, "dockbell", "a line"), (80, "asyncio", shortage), (131, "dockbell", "another"))
     assert told == [
         shortage.format(0),
-        "socket.accept() out of system resource (4999 times more within 70 s)",
+        "socket.accept() out of system resource (repeated 4999 times within 70 s)",
         "a line",
-        "socket.accept() out of system resource (1 times more within 61 s)",
+        "socket.accept() out of system resource (repeated 1 times within 61 s)",
         "another",
     ]
 

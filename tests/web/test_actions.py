@@ -87,7 +87,7 @@ async def test_dead_letters_that_are_chosen_are_sent_again(acting: Served, fille
     await bury_letters(acting, "erp", filled.feed, (1, "a"), (2, "b"))
     body = {"letters": [{"feed": "main/shipments", "sequence": 2, "key": "b"}]}
     answer = await act(acting, "/sinks/erp/dead/retry", body)
-    assert answer.json() == {"outcome": "1 dead letters are to be sent again"}
+    assert answer.json() == {"outcome": "1 dead letters will be sent again"}
     state = await read_parts(acting, "erp")
     assert (state.dead, state.replays) == (1, 1)
 
@@ -125,8 +125,7 @@ async def test_all_dead_letters_are_sent_again_but_those_that_cannot(acting: Ser
     await bury_letters(acting, "erp", filled.feed, (1, "a"), (2, "b"), (9, "c"))
     answer = await act(acting, "/sinks/erp/dead/retry", {"all": True})
     assert answer.json() == {
-        "outcome": "2 dead letters are to be sent again,"
-        " 1 events are not kept any more and stay dead letters; discard them"
+        "outcome": "2 dead letters will be sent again, 1 events are no longer kept and stay dead letters; discard them"
     }
 
 

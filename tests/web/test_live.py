@@ -78,7 +78,7 @@ async def test_a_page_is_shown_everything_that_is_configured(served: Served) -> 
     ]
     assert page.parts["dockbell"]["name"] == "acme"
     assert page.parts["dockbell"]["reasons"][0] == {
-        "text": "daemon: reads all 5 feeds for the first time; their changes are seen after that",
+        "text": "daemon: reads all 5 feeds for the first time; changes are detected after that",
         "about": "daemon",
         "weight": "progress",
     }

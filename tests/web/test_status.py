@@ -73,7 +73,7 @@ async def test_a_receiver_that_cannot_be_reached_for_a_while_hinders(site: Serve
     await site.store.health.note_conditions({"erp": Found(Condition.DOWN, since, "connection refused")})
     response = await site.client.get("/readyz")
     assert response.status_code == 503
-    assert response.json()["reasons"] == ["sink erp: nothing could be delivered for 2m: connection refused"]
+    assert response.json()["reasons"] == ["sink erp: no event could be delivered for 2m: connection refused"]
 
 
 async def test_what_an_operator_has_paused_hinders_nothing(site: Served) -> None:
@@ -102,7 +102,7 @@ async def test_without_the_token_only_the_number_of_reasons_is_told(tmp_path: Pa
         told = (await site.client.get("/readyz")).json()
         assert told == {"status": "not ready", "reasons": 1}
         [reason] = (await site.client.get("/readyz", headers=secret)).json()["reasons"]
-        assert reason.startswith("main/stock: last read to its end")
+        assert reason.startswith("main/stock: last read completely")
         assert (await site.client.get("/readyz", headers={"authorization": "Bearer guess"})).json() == told
         assert (await site.client.get("/healthz")).json() == {"status": "ok"}
 
@@ -170,7 +170,7 @@ async def test_status_is_as_the_command_prints_it(served: Served) -> None:
     told = (await served.client.get("/status")).json()
     assert told["daemon"].startswith("process ")
     assert not told["well"]
-    assert told["reasons"][0] == "daemon: reads all 5 feeds for the first time; their changes are seen after that"
+    assert told["reasons"][0] == "daemon: reads all 5 feeds for the first time; changes are detected after that"
     assert told["feeds"][0]["records"] == 1
     assert [sink["sink"] for sink in told["sinks"]] == ["erp", "floor"]
 

@@ -67,7 +67,7 @@ class Result:
 
 def read_result(command: Command) -> Result:
     if (outcome := command.outcome) is None:
-        return Result(command.feed, "waiting", detail="the daemon has not done it yet")
+        return Result(command.feed, "waiting", detail="the daemon has not run it yet")
     return Result(command.feed, outcome.status, outcome.counts, outcome.detail)
 
 

@@ -82,14 +82,14 @@ def _judge_shared(config: Config) -> list[str]:
     (file, name), more = next(iter(places)), len(places) - 1
     rest = f", and {more} more" if more else ""
     words = "is stored in the database with the configuration"
-    return [f'{file}: {name}{rest}: {words}; write {{ file = "path" }} or {{ env = "NAME" }} in its place']
+    return [f'{file}: {name}{rest}: {words}; use {{ file = "path" }} or {{ env = "NAME" }} instead']
 
 
 def _judge_config(path: Path, literal: Sequence[str]) -> list[str]:
     found = _judge_file(f"config {path}", path, is_private=False)
     if literal and not found and (readable := _judge_file(f"config {path}", path, is_private=True)):
-        rest = f"{len(literal) - 1} more, " if len(literal) > 1 else ""
-        found = [f"{each}; it holds a secret, {literal[0]}, {rest}which could be in a file" for each in readable]
+        rest = f" and {len(literal) - 1} more" if len(literal) > 1 else ""
+        found = [f"{each}; it contains a secret, {literal[0]}{rest}, which could be in a file" for each in readable]
     return found
 
 
@@ -106,9 +106,11 @@ def _judge_folder(folder: Path, *, is_listed: bool) -> list[str]:
     with suppress(OSError):
         mode = folder.stat().st_mode
         if mode & stat.S_IWOTH and is_listed:
-            return [f"folder {folder}: everybody can put files into it, which are included; chmod o-w {folder}"]
+            return [
+                f"folder {folder}: everybody can create files in it, and dockbell includes them; chmod o-w {folder}"
+            ]
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return [f"folder {folder}: everybody can put other files in the place of those in it; chmod o-w {folder}"]
+            return [f"folder {folder}: everybody can replace the files in it; chmod o-w {folder}"]
     return []
 
 

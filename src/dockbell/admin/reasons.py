@@ -30,7 +30,7 @@ PASSES_FAILED: Final = 3
 """So many passes in a row may fail,"""
 PASSES_FAILING: Final = timedelta(minutes=15)
 """and for so long."""
-PASSES_BLIND: Final = "deletions and changes without a new updated_at are not seen"
+PASSES_BLIND: Final = "deletions and changes without a new updated_at are not detected"
 
 
 class Weight(StrEnum):
@@ -80,16 +80,16 @@ def find_reasons(status: Status) -> Sequence[Reason]:
 
     Among equals they are in the order of daemon, store, web server, sources, each with its feeds, and sinks.
     """
-    words = 'does not run; start it by "dockbell run"'
+    words = 'is not running; start it with "dockbell run"'
     reasons = [] if status.holder else [Reason("daemon", "", words, Weight.FAILING)]
     reasons += [Reason("store", "", words) for words in _check_disk(status.footprint)]
     if (crowding := status.crowding) is not None:
-        remedy = "keep strangers from [web] listen, by a firewall or a proxy"
+        remedy = "restrict access to [web] listen with a firewall or a proxy"
         reasons.append(Reason("web", "", f"{format_age(status.at - crowding.at)} ago, {crowding.reason}; {remedy}"))
     firsts = [each for each in status.feeds if _is_read_first(each)]
     if len(firsts) > 1:  # progress, and one line however many they are
         of_all = "all" if len(firsts) == len(status.feeds) else f"{len(firsts)} of"
-        words = f"reads {of_all} {len(status.feeds)} feeds for the first time; their changes are seen after that"
+        words = f"reads {of_all} {len(status.feeds)} feeds for the first time; changes are detected after that"
         reasons.append(Reason("daemon", "", words, Weight.PROGRESS))
     for source, feeds in groupby(status.feeds, lambda each: each.feed.source):
         reasons += _check_source(source, tuple(feeds), status.at, are_firsts_told=len(firsts) > 1)
@@ -134,24 +134,26 @@ def describe_feed(status: FeedStatus, at: datetime, *, is_gap_told: bool = False
     if state is None:
         return
     if state.shape is not None and not state.proven:
-        missing = "no deletions" if is_own_id(state.shape.key, state.feed.resource) else "nothing is published"
-        yield f"key {' + '.join(state.shape.key)} is learned, not proven yet: {missing}"
+        missing = (
+            "no deletions are published" if is_own_id(state.shape.key, state.feed.resource) else "nothing is published"
+        )
+        yield f"key {' + '.join(state.shape.key)} is learned but not proven unique yet: {missing}"
     if state.full is not None and state.full.tally.skipped:
         count = state.full.tally.skipped
-        yield f"{count} records that the last pass was the first to show are baseline: an earlier pass was not whole"
+        yield f"{count} records first shown by the last pass count as baseline: an earlier pass was incomplete"
     if state.rebaselining:
-        yield "is read differently now: what differs is stored silently until a pass is complete"
+        yield "its read settings changed: differences are stored without events until a pass is complete"
     if state.holds:
-        yield f"{state.holds} readings are held: older than what is stored, maybe a lagging replica's"
+        yield f"{state.holds} readings are held: they are older than the stored records, maybe from a lagging replica"
     if state.drift is not None and state.drift.decision is not Decision.HOLD:
-        yield f"drift of {_write_paths(state)}: {state.drift.decision}, until a pass meets no more of it"
+        yield f"drift of {_write_paths(state)}: {state.drift.decision}, until a pass finds no more of it"
     if status.undropped:
-        yield f"{', '.join(status.undropped)} may still be stored, from before it was dropped: a daemon removes it"
+        yield f"{', '.join(status.undropped)} may still be stored from before it was dropped: a daemon removes it"
     yield from _describe_plan(status)
     if status.freshness_goal is not None and not status.paused and (share := status.goal_share) is not None:
         met, told = write_share(share), sum(status.delays.buckets.values())
         goal = f"the freshness goal of {format_duration(status.freshness_goal)}"
-        yield f"{met} of {told:,} changes to sinks in the last hour have met {goal}"
+        yield f"{met} of {told:,} changes to sinks in the last hour met {goal}"
     if status.gap is not None and not is_gap_told:
         yield _describe_gaps([status], at)
 
@@ -168,20 +170,19 @@ def _describe_gaps(feeds: Sequence[FeedStatus], at: datetime) -> str:
 
 def _describe_reading(status: FeedStatus) -> Iterator[str]:
     if status.paused:
-        yield f"source {status.feed.source} is paused: nothing is read of it, and what it owes to sinks is delivered"
+        yield f"source {status.feed.source} is paused: dockbell does not read it, but delivers its recorded events"
     elif status.read_at is None and status.state is not None and status.state.first_asked_at is not None:
         yield "is read for the first time"
 
 
 def _describe_plan(status: FeedStatus) -> Iterator[str]:
     if status.short_of:
-        plan = '"dockbell plan" says what would help'
-        yield f"is read {status.schedule}: the requests do not suffice for {status.short_of}; {plan}"
+        plan = '"dockbell plan" shows what would help'
+        yield f"is read {status.schedule}: the budget does not allow {status.short_of}; {plan}"
     if (slow := status.delays.slow) is not None and slow.predicted is not None and not status.paused:
-        waits = (
-            f"changes wait {in_words(slow.measured)} in the mean for an hour, {in_words(slow.predicted)} are planned"
-        )
-        yield f"{waits}: the API is slower, or changes otherwise, than the plan takes it to be"
+        measured, predicted = in_words(slow.measured), in_words(slow.predicted)
+        waits = f"changes have waited {measured} on average for an hour, the plan predicted {predicted}"
+        yield f"{waits}: the API is slower, or changes in another way, than the plan assumes"
 
 
 def _check_disk(footprint: Footprint | None) -> Iterator[str]:
@@ -269,11 +270,11 @@ def _describe_drift(states: Sequence[FeedState]) -> str:
     """Return what is held of one feed, or of several by the same fields, with the commands that decide."""
     count = sum(state.drifted for state in states)
     held = f"{count} readings" if count else "readings"
-    several = f", in {', '.join(state.feed.resource for state in states)}" if len(states) > 1 else ""
+    several = f" in {', '.join(state.feed.resource for state in states)}" if len(states) > 1 else ""
     feed = "FEED" if several else states[0].feed
     return (
-        f"{held} are held that differ by {_write_paths(states[0])} alone{several};"
-        f' "dockbell drift absorb {feed}" or "dockbell drift publish {feed}" decides'
+        f"{held}{several} that differ only by {_write_paths(states[0])} are held;"
+        f' decide with "dockbell drift absorb {feed}" or "dockbell drift publish {feed}"'
     )
 
 
@@ -307,13 +308,13 @@ def _check_feed(
     failure = f"; last attempt: {state.last_failure}" if state is not None and state.last_failure else ""
     is_late = status.expected_at is not None and status.expected_at < at
     late = (
-        "" if status.read_at is None or not is_late else f"last read to its end {format_age(at - status.read_at)} ago"
+        "" if status.read_at is None or not is_late else f"last read completely {format_age(at - status.read_at)} ago"
     )
     if state is not None and state.problem:
         if not is_told:
             yield "; ".join(filter(None, (state.problem, late))), Weight.FAILING
     elif status.read_at is None and not is_told:
-        yield f"never read to its end yet{failure}", Weight.FAILING if failure else Weight.PROGRESS
+        yield f"not read completely yet{failure}", Weight.FAILING if failure else Weight.PROGRESS
     elif late and not is_told:
         yield f"{late}, expected {status.schedule}{failure}", Weight.FAILING
     elif failing is not None and status.read_at is not None:
@@ -339,7 +340,7 @@ def _check_passes(status: FeedStatus, state: FeedState, at: datetime) -> str:
         return ""
     ago = "yet" if full is None else f"for {format_age(at - full.ended_at)}"
     failed = "" if failing is None else f", {failing.count} failed in a row: {failing.problem}"
-    polls = "; polls go on" if status.expected_at is not None and status.expected_at >= at and state.poll else ""
+    polls = "; polls continue" if status.expected_at is not None and status.expected_at >= at and state.poll else ""
     return f"no complete pass {ago}{failed}; {PASSES_BLIND}{polls}"
 
 
@@ -347,7 +348,7 @@ def find_waiting(state: FeedState, *, is_drift_told: bool = False) -> Iterator[s
     """Yield what waits for an operator's decision on a feed, each with the commands."""
     if state.held:
         yield (
-            f"{state.held} records are absent, too many to believe that they were deleted; look at the API, then"
+            f"{state.held} records are absent, too many to believe that they were deleted; check the API, then run"
             f' "dockbell deletes approve {state.feed}" or "dockbell deletes reject {state.feed}"'
         )
     if _is_drift_held(state) and not is_drift_told:
@@ -355,7 +356,7 @@ def find_waiting(state: FeedState, *, is_drift_told: bool = False) -> Iterator[s
     if state.quarantined:
         yield (
             f"{state.quarantined} records in quarantine cannot be read or told apart;"
-            ' "dockbell status --verbose" says why'
+            ' "dockbell status --verbose" shows why'
         )
 
 
@@ -365,8 +366,8 @@ def _write_paths(state: FeedState) -> str:
 
 def _check_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, Weight]]:
     if state.dead:
-        holds = "holds its key" if state.held == 1 else "hold their key"
-        holding = f", {state.held} of them {holds} back" if state.held else ""
+        holds = "holds back its key" if state.held == 1 else "hold back their keys"
+        holding = f", {state.held} of them {holds}" if state.held else ""
         lists = f'"dockbell dead {state.name}" lists {"it" if state.dead == 1 else "them"}'
         yield f"{count_of(state.dead, 'dead letter')}{holding}; {lists}", Weight.WAITING
     found = state.found
@@ -374,16 +375,19 @@ def _check_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, Weight]]:
     if state.paused:
         ago = "" if state.paused_at is None else f" {format_age(at - state.paused_at)} ago"
         owed = _count_owed(state)
-        yield f'paused{ago}, {owed} owed: {state.paused}; "dockbell resume {state.name}" lets it go on', Weight.WAITING
+        yield (
+            f'paused{ago}, {owed} owed: {state.paused}; "dockbell resume {state.name}" resumes delivery',
+            Weight.WAITING,
+        )
     elif state.oldest is not None and at - state.oldest > OWED_MOST:
         error = f"; last error: {state.last_error}" if state.last_error else ""
         waiting = f"{_count_owed(state)} owed, {count_of(state.blocked, 'key')} blocked"
         yield (
-            f"an event waits for {format_age(at - state.oldest)}, {waiting}{error}",
+            f"an event has waited for {format_age(at - state.oldest)}, {waiting}{error}",
             Weight.FAILING if is_down else Weight.WAITING,
         )
     elif found is not None and is_down:
-        yield f"nothing could be delivered for {format_age(at - found.since)}: {found.reason}", Weight.FAILING
+        yield f"no event could be delivered for {format_age(at - found.since)}: {found.reason}", Weight.FAILING
 
 
 def _count_owed(state: SinkState) -> str:

@@ -198,7 +198,7 @@ class Replaying:
             if extent is None:
                 lines.append(f"feed {feed}: was never read")
             elif selection.first is not None and selection.first <= extent.pruned:
-                lines.append(f"feed {feed}: events up to {extent.pruned} are not kept any more")
+                lines.append(f"feed {feed}: events up to {extent.pruned} are no longer kept")
             if extent is not None and selection.last is not None and selection.last > extent.last:
                 lines.append(f"feed {feed}: its last event is {extent.last}")
         return lines
@@ -230,9 +230,9 @@ class Retried:
         return Retried(entered, released, self.missing + other.missing, self.filtered + other.filtered)
 
     def __str__(self) -> str:
-        parts = [f"{self.entered} dead letters are to be sent again"]
+        parts = [f"{self.entered} dead letters will be sent again"]
         if self.released:
-            parts.append(f"{self.released} records that were on hold go on with their dead letter")
+            parts.append(f"{self.released} records on hold continue with their dead letter")
         return ", ".join([*parts, *self.find_problems()])
 
     def find_problems(self) -> Sequence[str]:
@@ -240,8 +240,8 @@ class Retried:
         return [
             f"{count} {why} and stay dead letters; discard them"
             for count, why in (
-                (self.missing, "events are not kept any more"),
-                (self.filtered, "events are held back by the filters of the sink as they are now"),
+                (self.missing, "events are no longer kept"),
+                (self.filtered, "events are held back by the current filters of the sink"),
             )
             if count
         ]

@@ -37,18 +37,19 @@ def judge_feed_silence(status: FeedStatus, changed_at: datetime | None, sifted: 
     if status.paused:  # which is said of it anyway
         return Silence()
     if status.read_at is None:
-        return Silence(Quiet.BLIND, "it was never read to its end, so it is unknown whether anything changes")
+        return Silence(Quiet.BLIND, "it was never read completely, so its changes are unknown")
     read = f"{format_age(at - status.read_at)} ago"
     is_late = status.expected_at is not None and status.expected_at < at
     if is_late or (status.state is not None and status.state.problem):
-        return Silence(Quiet.BLIND, f"it was last read to its end {read}: changes since then are unknown")
+        return Silence(Quiet.BLIND, f"it was last read completely {read}: changes since then are unknown")
     if sifted.events and sifted.wanting and not sifted.passing:
-        return Silence(Quiet.FILTERED, f"filters hold its last {_count(sifted.events)} back from every sink")
+        return Silence(Quiet.FILTERED, f"filters hold back its last {_count(sifted.events)} from every sink")
     since = changed_at or _find_beginning(status)
     if since is None or at - since <= QUIET_AFTER:
         return Silence()
-    first = "" if changed_at else "it was first read "
-    return Silence(Quiet.SOURCE, f"no change is known since {first}{format_age(at - since)} ago; it was read {read}")
+    age = format_age(at - since)
+    lapse = f"for {age}" if changed_at else f"since it was first read {age} ago"
+    return Silence(Quiet.SOURCE, f"no known change {lapse}; it was last read {read}")
 
 
 def _find_beginning(status: FeedStatus) -> datetime | None:
@@ -68,7 +69,7 @@ def judge_sink_silence(state: SinkState, feeds: Mapping[Feed, Silence], sifted: 
         return Silence()
     wanted = [feed for feed, each in sifted.items() if sink in each.wanting]
     if not wanted:
-        return Silence(Quiet.FILTERED, "its filters want none of the feeds")
+        return Silence(Quiet.FILTERED, "its filters select none of the feeds")
     kinds = {feeds[feed].kind for feed in wanted}
     if kinds == {Quiet.BLIND}:
         return Silence(Quiet.BLIND, "none of its feeds is read as it should be")
@@ -76,7 +77,7 @@ def judge_sink_silence(state: SinkState, feeds: Mapping[Feed, Silence], sifted: 
     if looked_at and not any(sink in sifted[feed].passing for feed in wanted):
         return Silence(Quiet.FILTERED, f"its filters hold back the last {_count(looked_at)} of its feeds")
     if kinds <= {Quiet.SOURCE, Quiet.BLIND}:
-        return Silence(Quiet.SOURCE, f"no change is known in its feeds since {format_duration(QUIET_AFTER)} ago")
+        return Silence(Quiet.SOURCE, f"no known change in its feeds for {format_duration(QUIET_AFTER)}")
     return Silence()
 
 

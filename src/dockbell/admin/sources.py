@@ -64,8 +64,8 @@ def add(given: GivenSources) -> Edit:
         there = shared.get(SOURCES, {})
         known = [name for name in given.tables if name in there]
         if known:
-            remedy = '"dockbell sources set" changes it'
-            raise refuse([f"{name_place((SOURCES, name))}: is there already; {remedy}" for name in known])
+            remedy = 'change it with "dockbell sources set"'
+            raise refuse([f"{name_place((SOURCES, name))}: already exists; {remedy}" for name in known])
         return _put(there, given)
 
     return edit
@@ -170,7 +170,7 @@ def _choose(patterns: Sequence[str], there: Table) -> dict[str, None]:
     for pattern in patterns:
         found = filter_names(there, pattern) if is_wild(pattern) else [pattern]
         if not found:
-            raise ConfigError(f'no source is named like "{pattern}"; {suggest(pattern, there)}')
+            raise ConfigError(f'no source matches "{pattern}"; {suggest(pattern, there)}')
         chosen |= dict.fromkeys(found)
     return chosen
 
@@ -178,7 +178,7 @@ def _choose(patterns: Sequence[str], there: Table) -> dict[str, None]:
 def _refuse_unknown(names: Iterable[str], there: Table) -> None:
     unknown = [name for name in names if name not in there]
     if unknown:
-        known = "none is there" if not there else ""
+        known = "there are no sources" if not there else ""
         raise refuse([f'no source "{name}"; {known or suggest(name, there)}' for name in unknown])
 
 

@@ -164,7 +164,7 @@ def read_key(given: str) -> Sequence[str]:
         ValueError: It can be no key.
     """
     if not given:
-        raise ValueError("a key is never empty")
+        raise ValueError("a key must not be empty")
     parts = given.split(",")
     try:
         readings = [encode([given]), encode(parts), encode([unquote(part, errors="strict") for part in parts])]
@@ -260,7 +260,7 @@ async def trace_events(
             stage = Stage.OWED
         log = tuple(each for each in attempts if each.sequence == event.sequence)
         if settings.coalesce and stage is Stage.DELIVERED and event.is_change and event.sequence < last and not log:
-            error = f"sent, or replaced by a later change, at the latest #{last}: coalesce"
+            error = f"sent, or replaced by a later change up to #{last}: coalesce"
         traces.append(SinkTrace(status.sink, stage, tries, error, due, log))
     return traces
 
@@ -271,7 +271,7 @@ async def trace_events(
 def explain(account: RecordHistory) -> str:
     """Return why a record has no event, or none of its last reading; empty where that has its event."""
     if account.settings is None:
-        return f"{account.feed} is not configured, or disabled: it is not read"
+        return f"{account.feed} is not configured or is disabled, so dockbell does not read it"
     if account.state is None:
         return f'{account.feed} was never read; "dockbell run" reads it'
     if account.state.problem:
@@ -292,14 +292,14 @@ def _explain_reading(account: RecordHistory, settings: ResourceSettings) -> str:
     record = account.record
     if account.quarantined:
         bad = account.quarantined[0]
-        return f"it is in quarantine since {write_time(bad.first_at)}: {bad.problem}"
+        return f"it has been in quarantine since {write_time(bad.first_at)}: {bad.problem}"
     if record is not None and record.awaited_at is not None:
         most = format_duration(settings.detail_timeout)
-        return f"its event waits for its detail since {write_time(record.awaited_at)}, for {most} at the most"
+        return f"its event has waited for its detail since {write_time(record.awaited_at)}, for at most {most}"
     if record is not None and record.held_at is not None:
         return (
-            f"a reading of it is held as stale since {write_time(record.held_at)}: it is older than what is"
-            f" stored, and is believed when it is still the same {format_duration(settings.stale_window)} later"
+            f"a reading of it has been held as stale since {write_time(record.held_at)}: it is older than the stored"
+            f" record, and is believed if it is still the same {format_duration(settings.stale_window)} later"
         )
     return ""
 
@@ -309,25 +309,25 @@ def _explain_purge(account: RecordHistory) -> str:
     if record is None or not record.is_purged:
         return ""
     at = next((f" at {write_time(note.at)}" for note in reversed(account.notes) if note.finding is Finding.PURGED), "")
-    return f"its content was purged{at} on the operator's word; when the API shows it again, it is restored"
+    return f"an operator purged its content{at}; it is restored when the API shows it again"
 
 
 def _explain_absence(record: StoredRecord | None, state: FeedState) -> str:
     if record is None or record.gone_at is not None:
         return ""
     if record.is_dormant:
-        reason = "the feed is read differently now" if state.rebaselining else "an operator rejected its deletion"
-        return f"it is absent, and kept until it is seen again: {reason}"
+        reason = "the feed's read settings changed" if state.rebaselining else "an operator rejected its deletion"
+        return f"it is absent and kept until it is seen again: {reason}"
     if record.suspected_at is None:
         return ""
-    since = f"it is absent since {write_time(record.suspected_at)}"
+    since = f"it has been absent since {write_time(record.suspected_at)}"
     if state.held:
         return (
-            f"{since}, and its deletion one of {state.held} that are held;"
-            f' "dockbell deletes approve {state.feed}" or "dockbell deletes reject {state.feed}" decides'
+            f"{since}, and its deletion is one of {state.held} that are held;"
+            f' decide with "dockbell deletes approve {state.feed}" or "dockbell deletes reject {state.feed}"'
         )
     due = "" if state.confirm_at is None else f", due at {write_time(state.confirm_at)}"
-    return f"{since}, and deleted once a second pass confirms that{due}"
+    return f"{since}, and counts as deleted once a second pass confirms it{due}"
 
 
 def _explain_finding(account: RecordHistory) -> str:
@@ -338,9 +338,11 @@ def _explain_finding(account: RecordHistory) -> str:
     at = write_time(note.at)
     match note.finding:
         case Finding.TOUCHED:
-            return f"only its timestamp moved, at {at}; touch = true in [resources.{feed.resource}] publishes that"
+            return (
+                f"only its timestamp moved, at {at}; touch = true in [resources.{feed.resource}] publishes such changes"
+            )
         case Finding.QUIET:
-            return f"the reading of {at} differs only in members that are ignored"
+            return f"the reading of {at} differs only in ignored members"
         case Finding.DRIFT:
             return f"the reading of {at} was held as drift; {_drift_remedy(feed)}"
         case Finding.ABSORBED | Finding.REBASELINED | Finding.UNPROVEN | Finding.POSTPONED:
@@ -351,29 +353,29 @@ def _explain_finding(account: RecordHistory) -> str:
 
 def _explain_unseen(state: FeedState) -> str:
     if state.full is None:
-        return f"no run has shown it, and no pass over {state.feed} is complete yet{_tell_failure(state)}"
-    last = f"the last pass was made at {write_time(state.full.asked_at)} and had {state.full.records} records"
+        return f"no run has seen it, and no pass over {state.feed} is complete yet{_tell_failure(state)}"
+    last = f"the last pass started at {write_time(state.full.asked_at)} and read {state.full.records} records"
     if state.poll is not None:
-        last += f", the last poll was made at {write_time(state.poll.asked_at)}"
-    return f"no complete run has ever shown it; {last}{_tell_failure(state)}"
+        last += f", the last poll started at {write_time(state.poll.asked_at)}"
+    return f"no complete run has ever seen it; {last}{_tell_failure(state)}"
 
 
 def _explain_drift(state: FeedState) -> str:
     if state.drift is None or state.drift.decision is not Decision.HOLD:
         return ""
     paths = ", ".join(sorted(state.drift.paths))
-    return f"readings that differ by {paths} alone are held as drift; {_drift_remedy(state.feed)}"
+    return f"readings that differ only by {paths} are held as drift; {_drift_remedy(state.feed)}"
 
 
 def _explain_silence(record: StoredRecord, state: FeedState) -> str:
     """Return why a stored record has no event at all."""
     if record.revision:
-        return f"its events, the last of revision {record.revision}, are older than what keep_events keeps"
+        return f"its events, the last of revision {record.revision}, are older than keep_events"
     if not state.proven and (state.shape is None or not is_own_id(state.shape.key, state.feed.resource)):
         key = "" if state.shape is None else " + ".join(state.shape.key)
-        return f"key {key} is learned, not proven yet: nothing is published until a pass is complete"
+        return f"key {key} is learned but not proven unique yet: nothing is published until a pass is complete"
     began = "" if state.first_asked_at is None else f" of {write_time(state.first_asked_at)}"
-    return f"it is unchanged since the baseline{began}, which is silent{_tell_failure(state)}"
+    return f"it has not changed since the baseline{began}, which publishes no events{_tell_failure(state)}"
 
 
 def _tell_failure(state: FeedState) -> str:
@@ -381,7 +383,7 @@ def _tell_failure(state: FeedState) -> str:
 
 
 def _drift_remedy(feed: Feed) -> str:
-    return f'"dockbell drift absorb {feed}" or "dockbell drift publish {feed}" decides'
+    return f'decide with "dockbell drift absorb {feed}" or "dockbell drift publish {feed}"'
 
 
 def write_time(moment: datetime) -> str:

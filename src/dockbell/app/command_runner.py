@@ -93,7 +93,7 @@ class CommandRunner:
             if is_due_to(error, StoreUnavailable):
                 return  # the outage is logged; the command waits for its end
             self._telemetry.emit_failure(f"{command.feed or 'dockbell'}: {command.kind}", error)
-            outcome = CommandOutcome("failed", detail=f"{type(error).__name__}: {error}; the log has more")
+            outcome = CommandOutcome("failed", detail=f"{type(error).__name__}: {error}; see the log for details")
         try:
             await self._store.commands.finish(command, outcome)
         except Exception as error:  # noqa: BLE001  # it will be executed again
@@ -146,4 +146,4 @@ async def reconcile(reconciler: Reconciler, *, approve: bool = False) -> Command
 
 
 async def _reload_nothing() -> CommandOutcome:
-    return CommandOutcome("complete", detail="no daemon runs, nothing to reload")
+    return CommandOutcome("complete", detail="no daemon is running, nothing to reload")

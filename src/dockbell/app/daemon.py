@@ -165,10 +165,10 @@ class Daemon:
             return CommandOutcome("failed", detail=f"nothing was changed\n{error}")
         except DockbellError as error:
             self._telemetry.emit(ReloadRefused((str(error),)))
-            return CommandOutcome("failed", detail=f"not all was changed, reload again\n{error}")
+            return CommandOutcome("failed", detail=f"not everything was changed, reload again\n{error}")
         except Exception as error:  # noqa: BLE001  # what runs goes on
             self._telemetry.emit(AgentFails("reload", error))
-            words = f"not all was changed, {type(error).__name__}: {error}; the log has more"
+            words = f"not everything was changed, {type(error).__name__}: {error}; see the log for details"
             return CommandOutcome("failed", detail=words)
         else:
             if self._revisions is None:
@@ -355,7 +355,7 @@ class Daemon:
             with anyio.fail_after(_LOOK_MOST.total_seconds()):
                 reasons = find_reasons(await shared_status.ask())
         except Exception as error:  # noqa: BLE001  # the watchdog is answered: the daemon works, whatever cannot be read
-            return f"{self._describe()}; how they stand cannot be told: {str(error) or 'the store takes its time'}"
+            return f"{self._describe()}; their status is unknown: {str(error) or 'the store is slow to answer'}"
         if not reasons:
             return self._describe()
         count = f"{len(reasons)} reasons to look, first" if reasons[1:] else "1 reason to look:"
@@ -384,4 +384,4 @@ class Daemon:
 async def _watch_membership(fleet: Fleet) -> None:
     """Raise LeaseLost as soon as this process is no member any more."""
     await fleet.wait_until_lost()
-    raise LeaseLost("other processes have taken over what this one had: it did not renew its membership in time")
+    raise LeaseLost("this process did not renew its membership in time, so others took over its work")

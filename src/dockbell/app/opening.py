@@ -181,7 +181,7 @@ def _needing_driver(label: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        advice = "PostgreSQL needs a driver that is not installed; pip install 'dockbell[postgres]'"
+        advice = "the driver for PostgreSQL is not installed; pip install 'dockbell[postgres]'"
         raise StoreError(f"{label}: {advice}") from error
 
 
@@ -198,7 +198,7 @@ async def back_up(config: Config, target: Path, *, force: bool, progress: Progre
             PostgreSQL.
     """
     if config.store.path is None:
-        advice = "PostgreSQL has its own backups: pg_dump --format=custom, or pg_basebackup with its log"
+        advice = "back up PostgreSQL with pg_dump --format=custom, or with pg_basebackup and its WAL"
         raise StoreError(f"backup {target}: the store is not a file; {advice}")
     return await backup.back_up(config.store.path, target, at=now(), force=force, progress=progress)
 

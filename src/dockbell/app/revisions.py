@@ -131,7 +131,7 @@ async def agree(configurations: Configurations, own: Config, *, force: bool = Fa
         there = decode(newest.content).get("name", Config.model_fields["name"].default)
         if there != own.name and not force:
             raise ConfigError(
-                f"name: must be {show(there)}, which the processes on this store have, got {show(own.name)};"
-                ' correct it, or, to rename them all, "dockbell apply --force" and restart them'
+                f"name: must be {show(there)}, as in the other processes on this store, got {show(own.name)};"
+                ' correct it, or run "dockbell apply --force" and restart them all to rename them'
             )
     return Agreed(await configurations.agree(find_digest(content), content, force=force), *losses)

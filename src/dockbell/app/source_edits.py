@@ -94,8 +94,8 @@ def _refuse_bare_secrets(config: Config, given: Mapping[str, Collection[str]]) -
     found = find_secrets(config.only(given.keys()))
     places = [place for place, secret in found if secret.is_bare and is_given(place)]
     if places:
-        words = "must not be written out, since it would stand in the database"
-        remedy = "write {key}.file=PATH or {key}.env=NAME"
+        words = "must not be given as plain text, since the database would store it"
+        remedy = "use {key}.file=PATH or {key}.env=NAME"
         raise refuse(
             [f"{': '.join(config.origins.locate(each))}: {words}; {remedy.format(key=each[2])}" for each in places]
         )

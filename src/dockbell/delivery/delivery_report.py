@@ -22,7 +22,7 @@ class DeliveryReport:
         self._is_down = True
 
     def report_up(self) -> None:
-        self._telemetry.emit(SinkConnected(self._sink, "takes events again"))
+        self._telemetry.emit(SinkConnected(self._sink, "accepts events again"))
         self._is_down = False
 
     def report_outcome(

@@ -96,7 +96,7 @@ class Notifier:
         gone = {("feed", str(feed)) for feed in feeds} | {("sink", sink) for sink in sinks}
         self._down = {alert for alert in self._down if alert[1:] not in gone}
         for source in sources:
-            self._note_up(NoticeKind.UNREACHABLE, "source", source, "is not asked any more, or is asked anew")
+            self._note_up(NoticeKind.UNREACHABLE, "source", source, "is no longer read, or was reconfigured")
         self._blind -= {*feeds}
         self._found = {sink: found for sink, found in self._found.items() if ("sink", sink) not in gone}
 
@@ -162,14 +162,14 @@ class Notifier:
             case SinkPaused():
                 self._note_down(NoticeKind.PAUSED, "sink", fact.sink, fact.reason)
             case SinkOverrun() if fact.feed != NOTICES:
-                self._note(NoticeKind.OVERRUN, "sink", fact.sink, f"has lost events of {fact.feed}")
+                self._note(NoticeKind.OVERRUN, "sink", fact.sink, f"lost events of {fact.feed}")
 
     def _hear_of_source(self, fact: Fact) -> None:
         match fact:
             case SourceFails():
                 self._note_down(NoticeKind.UNREACHABLE, "source", fact.source, fact.reason, after=_SOURCE_DOWN)
             case SourceAnswers():
-                words = f"answers again, after {in_words(fact.after)}"
+                words = f"answers again after {in_words(fact.after)}"
                 self._note_up(NoticeKind.UNREACHABLE, "source", fact.source, words)
             case FeedFails():
                 self._note_down(NoticeKind.REFUSED, "feed", str(fact.feed), fact.reason)
@@ -190,14 +190,14 @@ class Notifier:
                 name = fact.process.removeprefix("process ")
                 self._note(NoticeKind.DIED, "process", name, "it was killed, or its machine went down")
             case SourcesClaimed() if fact.taken_over:
-                words = f"{fact.taken_over} of its sources are read by another one now"
+                words = f"another process now reads {fact.taken_over} of its sources"
                 self._note(NoticeKind.DIED, "process", "unknown", words)
             case Crowded():
                 self._note(NoticeKind.CROWDED, "server", "web", fact.describe())
             case DiskFills():
                 self._note_down(NoticeKind.DISK, "store", "disk", fact.describe())
             case DiskHasRoom():
-                self._note_up(NoticeKind.DISK, "store", "disk", "has room again")
+                self._note_up(NoticeKind.DISK, "store", "disk", "has free space again")
 
     def _count_pass(self, fact: Fact) -> None:
         """Alert when passes fail for long, and when one is complete again; polls may succeed meanwhile."""
@@ -208,7 +208,7 @@ class Notifier:
             self._passes.pop(feed, None)
             if feed in self._blind:
                 self._blind.discard(feed)
-                self._note(NoticeKind.REFUSED, "feed", str(feed), "is read whole again", is_over=True)
+                self._note(NoticeKind.REFUSED, "feed", str(feed), "is read completely again", is_over=True)
             return
         count, since = self._passes.get(feed, (0, self._now()))
         self._passes[feed] = count + 1, since

@@ -283,7 +283,7 @@ class OutboxReader:
                 break  # the rest is read again
             event, answer = await self._find_replayed(replay)
             if event is None:
-                self._queue.dead_letter_replay(replay, self._now(), "not kept any more")
+                self._queue.dead_letter_replay(replay, self._now(), "no longer kept")
             elif answer.lets_through:
                 self.replays.append((replay, event))
             else:

@@ -227,7 +227,7 @@ class Relay:
         self._outbox_reader = self._make_outbox_reader(starts)
         probe_at = self._queue.breaker.probe_at
         if probe_at is not None and not knows_receiver:
-            self._report.report_down("its receiver has asked for a pause", probe_at - now)
+            self._report.report_down("its receiver asked for a pause", probe_at - now)
 
     def _make_queue(self) -> DeliveryQueue:
         return DeliveryQueue(

@@ -177,7 +177,7 @@ def _delay_style(change: str, delay: float) -> str:
 _LABEL_WIDTH: Final = 10
 _NEXT_STEPS: Final = (
     ("dockbell init", "asks for your API, broker or webhook"),
-    ("dockbell check && dockbell run", "reports what would fail, then runs the daemon"),
+    ("dockbell check && dockbell run", "what would fail, and then the daemon"),
     ("docs/guarantees.md", "what dockbell guarantees, and when"),
 )
 

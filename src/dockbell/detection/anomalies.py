@@ -29,10 +29,10 @@ class AnomalyGuard:
         """
         mark = _digest(cursor.encode())
         if mark in self._cursors:
-            return "the API gave a cursor a second time"
+            return "the API returned the same cursor twice"
         self._cursors.add(mark)
         if repeated > _REPEATS_MOST + records // 2:
-            return f"the API gives more pages than plausible: {repeated} records a second time"
+            return f"the API returns too many pages: {repeated} records came twice"
         return self._find_repeated(page) if page.records else self._count_empty()
 
     def _find_repeated(self, page: Page) -> str:
@@ -45,11 +45,11 @@ class AnomalyGuard:
             return ""
         self._again += 1
         # One record may well stand on the next page again, but not on all that follow.
-        return "the API gave the same page twice" if len(page.records) > 1 or self._again > _AGAIN_MOST else ""
+        return "the API returned the same page twice" if len(page.records) > 1 or self._again > _AGAIN_MOST else ""
 
     def _count_empty(self) -> str:
         self._empty += 1
-        return "the API gives empty pages without end" if self._empty > _EMPTY_PAGES_MOST else ""
+        return "the API keeps returning empty pages" if self._empty > _EMPTY_PAGES_MOST else ""
 
 
 def _digest(text: bytes) -> bytes:

@@ -171,8 +171,8 @@ class PageFetcher:
         if self._profile.listing.beside_cursor is not Beside.FILTERS:
             await self._profile.learn_beside_cursor(Beside.FILTERS)
         raise CursorExpired(
-            f"GET {self._resource.path}: the cursor is refused beside updated_since, and alone it shows records"
-            " from before"
+            f"GET {self._resource.path}: the API refuses the cursor together with updated_since, and returns older"
+            " records for the cursor alone"
         )
 
 

@@ -46,7 +46,7 @@ def check_drop(feed: Feed, settings: ResourceSettings, shape: Shape) -> None:
     """
     for place in (*(settings.key or shape.key), settings.updated_at or shape.updated_at, shape.created_at):
         if place is not None and (taken := find_taken(settings.drop, place)) is not None:
-            raise _mismatch(feed, f'records are told apart or dated by {place}, got drop = ["{taken}"]; remove it in')
+            raise _mismatch(feed, f'{place} identifies or dates the records, got drop = ["{taken}"]; remove it in')
 
 
 def key_collides(feed: Feed, shape: Shape | None, collision: str, records: str) -> SchemaMismatch:

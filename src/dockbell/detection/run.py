@@ -30,7 +30,7 @@ from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable
 from dockbell.ports import Committed, RunRecord
 
 CURSOR_EXPIRED: Final = "the API forgot the cursor"
-LIMIT_CHANGED: Final = "a page could be read with a smaller limit only, so that others may have been skipped"
+LIMIT_CHANGED: Final = "a page could only be read with a smaller limit, so others may have been skipped"
 
 _RESTARTS_MOST: Final = 2
 _ODD_TRIES: Final = 4
@@ -208,7 +208,7 @@ class Run:
         is_cut = self.cursor is None and page.next_cursor is None and len(page.records) == limit
         self._move_on(
             page,
-            f"the API ends the list at {full} records when asked for as many, and at {limit} likewise"
+            f"the API ends the list at {full} records when the limit is {full}, and at {limit} when it is {limit}"
             if is_cut
             else "",
         )

@@ -258,7 +258,7 @@ class Signal:
             return False
         state, settings = await self._target.state(), self._target.settings
         if state.shape is not None and not (settings.updated_at or state.shape.updated_at):
-            self._drop(f"{self.pair.target} have no timestamps, which alone say what is later")
+            self._drop(f"{self.pair.target} have no timestamps, which alone tell which state is newer")
             return False
         return self._is_usable(state)
 

@@ -60,11 +60,11 @@ class SignalMemory:
         for key in page_diff.dates.keys() & self._said.keys():
             said, note = self._said.pop(key), notes.get(key)
             if note is not None and contradicts(said, note.fingerprint, note.modified):
-                reason = f"the list has shown {key} otherwise than the signal"
+                reason = f"the list shows {key} differently from the signal"
         for key in page_diff.dates.keys() & self._tried.keys():
             said, note = self._tried.pop(key), notes.get(key)
             if note is None or contradicts(said, note.fingerprint, note.modified):
-                reason = f"the list has shown {key} otherwise than the signal"
+                reason = f"the list shows {key} differently from the signal"
             elif note.finding is Finding.UPDATED and note.fingerprint == said.after:
                 confirmed += 1
         return confirmed, reason
@@ -89,5 +89,5 @@ class SignalMemory:
         self._unshown = {}
         is_full = len(self._unlisted) == _UNLISTED_MOST
         if is_full and now - self._unlisted[0] < _UNLISTED_FOR:
-            return f"the list did not show {_UNLISTED_MOST} records of which the signal spoke"
+            return f"the list did not show {_UNLISTED_MOST} records that the signal reported"
         return ""

@@ -75,12 +75,12 @@ class StoreFails(Fact, frozen=True):
     """The store cannot be written: nothing is read, and nothing delivered that could not be noted, until it can."""
 
     weight = logging.ERROR
-    line = "{reason}; reading and delivering wait, and go on by themselves"
+    line = "{reason}; reading and delivery wait and resume automatically"
     reason: str
 
 
 class StoreMended(Fact, frozen=True):
-    line = "store: can be written again after {after:.0f} s; reading and delivering go on"
+    line = "store: writable again after {after:.0f} s; reading and delivery resume"
     after: timedelta
 
 
@@ -93,14 +93,14 @@ class DiskFills(Fact, frozen=True):
     def describe(self) -> str:
         """Return it without its subject."""
         megabytes = f"{self.left / 1_000_000:,.0f} MB"
-        return f"{megabytes} are left for it on its disk; free some space: when it is full, reading and delivering wait"
+        return f"{megabytes} left on its disk; free some space: when the disk is full, reading and delivery wait"
 
     def __str__(self) -> str:
         return f"store: {self.describe()}"
 
 
 class DiskHasRoom(Fact, frozen=True):
-    line = "store: has room on its disk again"
+    line = "store: its disk has free space again"
 
 
 class SourcesClaimed(Fact, frozen=True):
@@ -110,11 +110,11 @@ class SourcesClaimed(Fact, frozen=True):
 
     def __str__(self) -> str:
         dead = f" ({self.taken_over} from processes that died)" if self.taken_over else ""
-        return f"fleet: this process has taken {count_of(self.count, 'source')}{dead}, it has {self.held} now"
+        return f"fleet: this process claimed {count_of(self.count, 'source')}{dead}, it now has {self.held}"
 
 
 class SourcesHandedOver(Fact, frozen=True):
-    line = "fleet: this process has handed {count:# source} over to others, it has {held} now"
+    line = "fleet: this process handed over {count:# source} to others, it now has {held}"
     count: int
     held: int
 
@@ -122,7 +122,7 @@ class SourcesHandedOver(Fact, frozen=True):
 class MembershipLost(Fact, frozen=True):
     """This process did not renew its membership in time, and begins anew."""
 
-    line = "fleet: {reason}; this process starts again"
+    line = "fleet: {reason}; this process starts over"
     weight = logging.WARNING
     reason: str
 
@@ -138,7 +138,8 @@ class Crowded(Fact, frozen=True):
 
     def describe(self) -> str:
         """Return it without its subject."""
-        words = f"{self.count} connections were sent away, the last from {self.peer}, of {self.places} places"
+        refused = f"{count_of(self.count, 'connection')} refused or closed"
+        words = f"{refused} (limit {self.places}), the last from {self.peer}"
         if self.reason:
             none = f"no connection could be accepted: {self.reason}"
             return f"{none}; {words}" if self.count else none
@@ -151,7 +152,7 @@ class Crowded(Fact, frozen=True):
 class StoreUpgraded(Fact, frozen=True):
     """The store of an older dockbell was brought up to date; a copy was made before."""
 
-    line = "store: brought from version {version} to {now}; as it was before: {copy}"
+    line = "store: upgraded from schema version {version} to {now}; copy from before the upgrade: {copy}"
     version: int
     now: int
     copy: str
@@ -160,7 +161,7 @@ class StoreUpgraded(Fact, frozen=True):
 class StoreExtended(Fact, frozen=True):
     """A store that processes share got what this dockbell needs; processes of older ones go on to work on it."""
 
-    line = "store: brought from version {version} to {now}; processes of older versions may go on"
+    line = "store: upgraded from schema version {version} to {now}; processes of older versions can keep working"
     version: int
     now: int
 
@@ -168,14 +169,14 @@ class StoreExtended(Fact, frozen=True):
 class UpgradeWaits(Fact, frozen=True):
     """What only older dockbells need stays in the store as long as processes of these work on it."""
 
-    line = "store: the upgrade will be finished when these processes have ended: {older}"
+    line = "store: the upgrade waits for these processes of older versions to end: {older}"
     older: str
 
 
 class UpgradeFinished(Fact, frozen=True):
     """What only older dockbells need was removed from the store."""
 
-    line = "store: the upgrade is finished; a dockbell that knows less than version {oldest} is refused from now on"
+    line = "store: upgrade finished; it now refuses a dockbell that does not know schema version {oldest}"
     oldest: int
 
 
@@ -200,12 +201,12 @@ class ProcessDied(Fact, frozen=True):
     """The process that worked on the store last did not stop in order."""
 
     weight = logging.WARNING
-    line = "store: {process} ended without stopping in order; this one goes on where it was"
+    line = "store: {process} did not shut down cleanly; this process continues where it stopped"
     process: str
 
 
 class Stopping(Fact, frozen=True):
-    line = "stopping: delivering what is in flight"
+    line = "stopping: finishing the deliveries in flight"
 
 
 class Reloaded(Fact, frozen=True):
@@ -229,13 +230,13 @@ class ConfigurationOutdated(Fact, frozen=True):
 
     def __str__(self) -> str:
         if self.outdated:
-            why = f"is revision {self.outdated}, which revision {self.newest} has replaced; that one is followed;"
+            why = f"is revision {self.outdated}, but revision {self.newest} replaced it and is in use;"
         else:
             why = (
-                f'has other sources than revision {self.newest}, which "dockbell sources" has changed; that one is'
-                " followed: take the sources out of the file, and the rest of it is;"
+                f'has other sources than revision {self.newest}, which "dockbell sources" changed and which is in use;'
+                " remove the sources from the file, and the rest of it is used;"
             )
-        remedy = '"dockbell apply --force" has the file followed by all processes'
+        remedy = '"dockbell apply --force" makes all processes use the file'
         return f"the configuration file {why} {remedy}{describe_losses(self.drops, self.changes)}"
 
 

@@ -74,7 +74,7 @@ class OncePerMinute(logging.Filter):
     def _tell_what_was_kept_back(self, now: float) -> None:
         for said in list(self._known.values()):
             if said.unsaid and not _is_fresh(said, now):
-                words = f"{said.line} ({said.unsaid} times more within {now - said.at:.0f} s)"
+                words = f"{said.line} (repeated {said.unsaid} times within {now - said.at:.0f} s)"
                 said.at, said.unsaid = now, 0
                 self._handler.handle(logging.LogRecord(__name__, said.level, __file__, 0, words, None, None))
 

@@ -42,7 +42,7 @@ class RequestSent(Fact, frozen=True):
 
 class SourceWaits(Fact, frozen=True):
     weight = logging.WARNING
-    line = "source {source}: {reason}; asking again in {delay:.1f} s"
+    line = "source {source}: {reason}; retrying in {delay:.1f} s"
     source: str
     reason: str
     delay: timedelta
@@ -52,7 +52,7 @@ class SourceFails(Fact, frozen=True):
     """Several requests in a row were not answered: single ones probe from now on, and all others wait."""
 
     weight = logging.WARNING
-    line = "source {source}: all requests fail, the last: {reason}; asking with one request at a time until it answers"
+    line = "source {source}: all requests fail, the last: {reason}; probing with one request at a time until it answers"
     source: str
     reason: str
 
@@ -60,7 +60,7 @@ class SourceFails(Fact, frozen=True):
 class SourceAnswers(Fact, frozen=True):
     """A source answers again that had failed; what waited is asked for at once."""
 
-    line = "source {source}: answers again, after {after:.0f} s"
+    line = "source {source}: answers again after {after:.0f} s"
     source: str
     after: timedelta
 
@@ -139,7 +139,7 @@ class FeedFails(Fact, frozen=True):
     delay: timedelta | None = None
 
     def __str__(self) -> str:
-        again = "" if self.delay is None else f"; asking again in {self.delay.total_seconds():.0f} s"
+        again = "" if self.delay is None else f"; retrying in {self.delay.total_seconds():.0f} s"
         return f"{self.feed}: {self.reason}{again}"
 
 
@@ -182,7 +182,7 @@ class FeedCleaned(Fact, frozen=True):
 
     def __str__(self) -> str:
         found = f"{count_of(self.records, 'record')} and {count_of(self.events, 'event')}"
-        problem = f'; but {self.problem}; the next pass, or "dockbell once", tries again' if self.problem else ""
+        problem = f', but {self.problem}; the next pass or "dockbell once" tries again' if self.problem else ""
         return f"{self.feed}: {', '.join(self.places)} dropped from {found}{problem}"
 
 
@@ -224,8 +224,8 @@ class IntervalPlanned(Fact, frozen=True):
 class LookbackNarrow(Fact, frozen=True):
     weight = logging.WARNING
     line = (
-        "{feed}: records become visible up to {lateness:.0f} s after their timestamps, polls look back"
-        " {lookback:.0f} s; raise lookback, or leave it out"
+        "{feed}: records become visible up to {lateness:.0f} s after their timestamps, but polls look back"
+        " {lookback:.0f} s; raise lookback, or remove it"
     )
     feed: Feed
     lookback: timedelta

@@ -43,7 +43,7 @@ class EventsTakenBack(Fact, frozen=True):
     """Dead letters are owed again."""
 
     weight = logging.WARNING
-    line = "sink {sink}: {count:# dead letter} taken back: it refuses whatever it is offered"
+    line = "sink {sink}: {count:# dead letter} owed again: its receiver refuses every event"
     sink: str
     count: int
 
@@ -51,8 +51,8 @@ class EventsTakenBack(Fact, frozen=True):
 class SinkLeft(Fact, frozen=True):
     weight = logging.WARNING
     line = (
-        "sink {sink}: is no longer configured; {owed:# event} that it had not taken are kept for keep_events only;"
-        " under its old name it would go on with them"
+        "sink {sink}: no longer configured; dockbell keeps {owed:# undelivered event} for keep_events only;"
+        " a sink with the same name would continue with them"
     )
     sink: str
     owed: int
@@ -62,7 +62,7 @@ class LettersForgotten(Fact, frozen=True):
     """Dead letters that no operator has looked after are deleted; what was held behind them goes on."""
 
     weight = logging.WARNING
-    line = "sink {sink}: {count:# dead letter} older than max_owed, deleted"
+    line = "sink {sink}: deleted {count:# dead letter} older than max_owed"
     sink: str
     count: int
 
@@ -98,7 +98,7 @@ class FilterUnanswered(Fact, frozen=True):
 
 class SinkPaused(Fact, frozen=True):
     weight = logging.WARNING
-    line = 'sink {sink}: paused, {reason}; "dockbell resume {sink}" lets it go on'
+    line = 'sink {sink}: paused, {reason}; "dockbell resume {sink}" resumes delivery'
     sink: str
     reason: str
 
@@ -118,7 +118,9 @@ class SinkOverrun(Fact, frozen=True):
 
     def __str__(self) -> str:
         since = "" if self.lost_since is None else f" recorded since {self.lost_since:%Y-%m-%d %H:%M:%S}"
-        return f"sink {self.sink}: overrun: has lost the events of {self.feed}{since}; begins again with what is stored"
+        return (
+            f"sink {self.sink}: overrun: lost the events of {self.feed}{since}; it starts again with the stored records"
+        )
 
 
 class SinkConnected(Fact, frozen=True):
@@ -139,7 +141,7 @@ class SinkOmits(Fact, frozen=True):
     """A sink publishes nothing to a topic, because the receiver does not take it; deliveries go on."""
 
     weight = logging.WARNING
-    line = "sink {sink}: leaves out {topic}, {reason}"
+    line = "sink {sink}: publishes nothing to {topic}, {reason}"
     sink: str
     topic: str
     reason: str
@@ -149,7 +151,7 @@ class SinkFails(Fact, frozen=True):
     """A sink cannot reach its receiver, or is refused by it."""
 
     weight = logging.WARNING
-    line = "sink {sink}: {reason}; trying again in {delay:.1f} s"
+    line = "sink {sink}: {reason}; retrying in {delay:.1f} s"
     sink: str
     reason: str
     delay: timedelta

@@ -393,7 +393,7 @@ def test_a_configured_key_that_stands_twice_with_different_content_puts_all_of_i
     records = shipment(), shipment(status="packed"), shipment(status="lost")
     page_diff = read(stored, *records, shipment(2))
     assert [json.loads(bad.raw) for bad in page_diff.bad] == list(records)
-    assert {bad.problem for bad in page_diff.bad} == {"key shp_1: stands twice on one page with different content"}
+    assert {bad.problem for bad in page_diff.bad} == {"key shp_1: appears twice on one page with different content"}
     assert (page_diff.seen, [change.key.text for change in page_diff.changes]) == ([1], ["shp_2"])
 
 

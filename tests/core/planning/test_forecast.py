@@ -124,20 +124,20 @@ def test_it_says_what_costs_most() -> None:
 def test_it_says_what_is_spare() -> None:
     advice = advise(divide(265 / 60, [demand("items", least=15 * SECOND)]))
 
-    assert advice == "all feeds are read as often as they may be; 261 of 265 requests a minute are spare"
+    assert advice == "all feeds are read as often as allowed; 261 of 265 requests a minute are unused"
 
 
 def test_it_says_what_it_decided_and_why() -> None:
     division = divide(265 / 60, demands("A"))
 
     assert explain(division.feeds[0]) == (
-        "shipments every 3.5s, by its changes and its requests: 90 changes and 17 requests a minute"
+        "shipments every 3.5s, by its rate and cost: 90 changes and 17 requests a minute"
     )
     assert explain(division.feeds[3]) == (
-        "stock every 1m11s, by its changes and its requests: 54 changes and 212 requests a minute"
+        "stock every 1m11s, by its rate and cost: 54 changes and 212 requests a minute"
     )
     assert explain(divide(9.0, [demand("warehouses", 0.001, least=MINUTE)]).feeds[0]) == (
-        "warehouses every 1m, as often as it may be: 0.06 changes and 1 requests a minute"
+        "warehouses every 1m, its shortest interval: 0.06 changes and 1 requests a minute"
     )
 
 

@@ -189,8 +189,8 @@ def test_that_a_record_left_is_told() -> None:
     ("settings", "change", "reason"),
     [
         ({}, "updated", ""),
-        ({"resources": ["items"]}, "updated", "the sink takes nothing of main/stock"),
-        ({"changes": ["created"]}, "updated", "changes leaves out updated"),
+        ({"resources": ["items"]}, "updated", "the sink does not take main/stock"),
+        ({"changes": ["created"]}, "updated", "changes does not include updated"),
         ({"where": "after.n > 1 && after.s == 'x'"}, "updated", "where: after.n > 1 does not hold"),
         ({"where": "after.n == 1 && after.s == 'y'"}, "updated", "where: after.s == 'y' does not hold"),
         (

@@ -137,13 +137,13 @@ def test_of_a_few_records_only_that_is_learned_which_does_not_depend_on_them() -
 @pytest.mark.parametrize(
     ("beside", "refused", "told"),
     [
-        (Beside.LIMIT, "filters", "sent for the first page only: the API takes a cursor alone"),
-        (Beside.NOTHING, "a limit", "sent for the first page only, and so is the limit: the API takes a cursor alone"),
+        (Beside.LIMIT, "filters", "sent for the first page only: the API accepts a cursor alone"),
+        (Beside.NOTHING, "a limit", "sent for the first page only, like the limit: the API accepts a cursor alone"),
     ],
 )
 def test_that_cursors_are_sent_alone_is_kept_and_shown(beside: Beside, refused: str, told: str) -> None:
     known, drifts = learn().turn_beside_cursor(beside)
-    assert drifts == (f"the API refuses a cursor beside {refused}, and shows the same pages for it alone",)
+    assert drifts == (f"the API refuses a cursor with {refused}, and returns the same pages for the cursor alone",)
     assert words(known)["filters"] == told
     assert ListingProfile.from_json(known.to_json()) == known
     assert USUAL.show(known)[0].beside_cursor is beside
@@ -192,14 +192,14 @@ def test_records_whose_key_is_neither_text_nor_a_number_say_nothing_of_it() -> N
         (replace(USUAL, envelope="data"), 'the records\' array was "shipments" and is now "data"'),
         (replace(USUAL, form="naive"), "timestamps were written with Z and are now written without a zone"),
         (replace(USUAL, form="seconds"), "timestamps were written with Z and are now written as seconds since 1970"),
-        (replace(USUAL, numbered=True), "keys were text and are integer now"),
+        (replace(USUAL, numbered=True), "keys were text and are now integer"),
         (
             replace(USUAL, ahead=timedelta(seconds=3601)),
-            "the service's clock was 0 s ahead of ours and is 3,601 s ahead of it now",
+            "the service's clock was 0 s ahead of ours and is now 3,601 s ahead of ours",
         ),
         (
             replace(USUAL, ahead=timedelta(seconds=-3601)),
-            "the service's clock was 0 s ahead of ours and is 3,601 s behind it now",
+            "the service's clock was 0 s ahead of ours and is now 3,601 s behind ours",
         ),
         (
             replace(USUAL, clock=ClockSource.LOCAL),
@@ -225,7 +225,7 @@ def test_what_changes_again_and_again_is_told_a_few_times_and_then_varies() -> N
         known, drifts = replace(USUAL, form="naive" if round_ % 2 == 0 else "Z").show(known)
         told += drifts
     assert len(told) == TURNS_MOST + 1
-    assert told[-1].endswith("; it changes again and again, which is not told any more")
+    assert told[-1].endswith("; it keeps changing, and dockbell stops reporting it")
     assert words(known)["timestamps"].startswith("varies")
 
 
@@ -236,7 +236,7 @@ def test_a_clock_that_leaps_again_and_again_is_told_a_few_times() -> None:
         known, drifts = replace(USUAL, ahead=timedelta(hours=round_ % 2 + 1)).show(known)
         told += drifts
     assert len(told) == TURNS_MOST + 1
-    assert told[-1].endswith("not told any more")
+    assert told[-1].endswith("stops reporting it")
 
 
 def test_a_clock_that_creeps_within_a_minute_is_no_drift() -> None:
@@ -266,7 +266,7 @@ def test_a_stamp_that_states_no_time_says_nothing_of_the_form() -> None:
 def test_records_that_lose_their_timestamps_are_told_once() -> None:
     rows = [(number, None if number % 5 else date) for number, date in USUAL.rows()]
     known, drifts = USUAL.show(learn(), rows)
-    assert drifts == ("every record had a timestamp, and 16 of 20 have none now",)
+    assert drifts == ("every record had a timestamp, and now 16 of 20 have none",)
     assert words(known)["dated"] == "some records"
     assert USUAL.show(known) == (known, ())
 
@@ -425,7 +425,7 @@ def learnable() -> Iterator[tuple[int, int]]:
 
 def test_a_list_that_leaves_its_order_is_told_once_and_looked_at_no_more() -> None:
     known, drifts = USUAL.show(learn(), shuffled(USUAL.rows()))
-    assert drifts == ("the list was in the order of updated_at, ascending, and is not any more",)
+    assert drifts == ("the list was ordered by updated_at, ascending, and no longer is",)
     assert words(known)["order"] == "none"
     assert USUAL.show(known) == (known, ())
 
@@ -444,7 +444,7 @@ def test_polls_may_be_ordered_otherwise_than_the_whole_list() -> None:
     assert drifts == ()
     assert words(known)["order of polls"] == "updated_at, descending"
     _, drifts = USUAL.show(known, USUAL.rows(), polled=True)
-    assert drifts == ("the list of polls was in the order of updated_at, descending, and is not any more",)
+    assert drifts == ("the list of polls was ordered by updated_at, descending, and no longer is",)
 
 
 def test_keys_may_be_ordered_as_numbers() -> None:
@@ -471,7 +471,7 @@ def test_a_list_in_the_order_of_creation_is_told_from_one_in_none() -> None:
     assert words(known)["order"] == "created_at, ascending"
     assert known.observe(page, sighting)[0] is known
     _, drifts = known.observe(replace(page, records=page.records[::-1]), sighting)
-    assert drifts == ("the list was in the order of created_at, ascending, and is not any more",)
+    assert drifts == ("the list was ordered by created_at, ascending, and no longer is",)
 
 
 def test_a_page_whose_dates_are_all_the_same_teaches_no_order() -> None:
@@ -512,7 +512,7 @@ def runs(count: int, known: ListingProfile | None = None) -> ListingProfile:
 def test_many_runs_without_a_repeat_show_steady_cursors() -> None:
     known = runs(STEADY_RUNS - 1)
     assert known.cursors is CursorKind.UNKNOWN
-    assert words(known) == {"cursors": f"unknown: {STEADY_RUNS - 1} runs of several pages yet"}
+    assert words(known) == {"cursors": f"unknown: {STEADY_RUNS - 1} runs of several pages so far"}
     steady = runs(1, known)
     assert steady.cursors is CursorKind.STEADY
     assert words(steady)["cursors"].startswith("steady")
@@ -535,7 +535,7 @@ def test_a_repeat_shows_drifting_cursors_for_good() -> None:
 
 def test_steady_cursors_that_begin_to_drift_are_told() -> None:
     _, drifts = runs(STEADY_RUNS).end_run(pages=9, repeated=14, complete=True)
-    assert drifts == ("runs of several pages showed no record twice, and one showed 14 twice now",)
+    assert drifts == ("runs of several pages showed no record twice, and now one showed 14 twice",)
 
 
 # Whatever comes ------------------------------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ def test_a_sentence_says_what_was_found() -> None:
     state = SignalState(Phase.USED, {LINK: Evidence(61, 61, 0, 61)}, found=12)
     assert state.describe(ITEMS) == (
         "items' updated_at moved with 61 of 61 changes of stock, and with 0 of 61 records that had not changed:"
-        " used as a signal, which lately showed 12 changes first, 0 too late and 0 not at all"
+        " used as a signal, which recently showed 12 changes first, 0 too late and 0 not at all"
     )
     assert SignalState().describe(ITEMS) == (
         "whether items' updated_at moves with stock is not known yet: no signal: 50 changes are needed to tell"

@@ -121,7 +121,7 @@ async def test_of_an_alert_that_is_not_over_one_message_is_sent_in_a_while(
         monkeypatch.setattr("dockbell.sinks.alert._clock", lambda: anyio.current_time() + 3601)
         assert await attempt(source_down(5)) == DELIVERED
         assert "2 more of this kind since the last message." in str(mailbox.mails[-1])
-        over = notice(NoticeKind.UNREACHABLE, "source", "main", "answers again, after 4m", number=6, ends=True)
+        over = notice(NoticeKind.UNREACHABLE, "source", "main", "answers again after 4m", number=6, ends=True)
         assert await attempt(over) == DELIVERED
         assert await attempt(source_down(7)) == DELIVERED
     assert mailbox.subjects == [

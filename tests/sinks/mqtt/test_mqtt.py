@@ -185,7 +185,9 @@ async def test_a_broker_that_retains_nothing_is_told_and_gets_the_events_and_the
         async with running(sink) as run:
             run.deliver(make_delivery(1, state=b"{}"))
             assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
-        assert (await sink.probe()).endswith("it retains nothing: no states, and the status only for who listens")
+        assert (await sink.probe()).endswith(
+            "the broker retains nothing: no states, and the status only for connected subscribers"
+        )
         async with send, receive, anyio.create_task_group() as tasks:
             tasks.start_soon(make_sink(broker.url).run, receive, lambda *_: None)
             await subscriber.until(lambda received: len(received) == 4)

@@ -52,7 +52,7 @@ async def test_a_broker_that_was_killed_and_came_back_with_older_state_gets_what
         shutil.copy(copy, database)
         whole.broker.start()
         await whole.mirrored()
-        await until(lambda: any("21 states were not as stored" in text for text in whole.repaired()))
+        await until(lambda: any("published 21 states again" in text for text in whole.repaired()))
         assert not whole.dead
 
 

@@ -89,7 +89,7 @@ async def test_certificates_that_change_are_read_at_the_next_connection(tmp_path
             ca_file.write_bytes(authority.certificate.read_bytes())
             await until(lambda: "certificate not accepted" not in facts.of(SinkFails)[-1])
             cert_file.write_text("half a file")
-            await until(lambda: "client certificate cannot be used" in facts.of(SinkFails)[-1])
+            await until(lambda: "cannot use the client certificate" in facts.of(SinkFails)[-1])
             cert_file.write_bytes(authority.issue("dockbell").read_bytes())
             assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
     assert len(facts.of(SinkConnected)) == 1

@@ -281,7 +281,7 @@ async def test_a_sentinel_that_may_be_read_but_not_kept_is_told() -> None:
     broker = HandMade()
     broker.verdict = lambda topic: 0x87 * (topic == SENTINEL and broker.seen[-1].retain)
     async with listening(broker), running(keeping(broker.url, records, facts)):
-        await until(lambda: any("what the broker forgets" in text for text in facts.of(StateRepaired)))
+        await until(lambda: any("publishes again what the broker lost" in text for text in facts.of(StateRepaired)))
 
 
 async def test_a_store_that_cannot_be_read_does_not_stop_deliveries() -> None:

@@ -216,10 +216,10 @@ def test_many_states_are_told_in_a_count_and_each_only_once() -> None:
     assert told[:2] == ["sink floor: leaves out t/0, too large", "sink floor: leaves out t/1, too large"]
     assert told[15:18] == [
         "sink floor: leaves out t/15, too large",
-        "sink floor: leaves out t/31, too large, as 31 others",
-        "sink floor: leaves out t/63, too large, as 63 others",
+        "sink floor: leaves out t/31, too large, like 31 others",
+        "sink floor: leaves out t/63, too large, like 63 others",
     ]
-    assert told[-1] == "sink floor: leaves out t/16383, too large, as 16383 others"
+    assert told[-1] == "sink floor: leaves out t/16383, too large, like 16383 others"
 
 
 def test_a_long_topic_is_cut() -> None:

@@ -125,7 +125,7 @@ async def test_what_is_retained_of_a_store_that_was_lost_is_cleared_and_nothing_
         broker.stop()
         broker.start()  # it has kept that they are cleared
         await until_retained(broker, states_of(SHIPMENTS, *keys(40, 60)) | FOREIGN.keys())
-        told = [text for text in new.facts.of(StateRepaired) if "are gone" in text]
+        told = [text for text in new.facts.of(StateRepaired) if "no longer exist" in text]
     assert sorted(told) == [
         "sink floor: state, cleared 1 states of records that no longer exist under dockbell/state/main/stock/+",
         "sink floor: state, cleared 40 states of records that no longer exist under dockbell/state/main/shipments/+",
@@ -211,7 +211,7 @@ async def test_what_another_client_says_to_be_its_own_is_left_to_it(tmp_path: Pa
         await run.settled()
         await run.marked()
         feeds.remove(STOCK)
-        await until(lambda: any("left to client_id" in text for text in run.facts.of(StateRepaired)))
+        await until(lambda: any(" to client_id " in text for text in run.facts.of(StateRepaired)))
         everything = states_of(SHIPMENTS, "s_1") | states_of(STOCK, "w_1", "w_2") | {"dockbell/positions/dock-2"}
         await until_retained(broker, everything | FOREIGN.keys())
 
@@ -251,7 +251,7 @@ async def test_more_than_is_cleared_at_once_is_cleared_by_and_by(
     async with running(sink):
         await until_retained(broker, records.states().keys() | FOREIGN.keys())
         await nothing_owed(broker)
-    assert any("1000 states of records that are gone are cleared" in text for text in facts.of(StateRepaired))
+    assert any("cleared 1000 states of records that no longer exist" in text for text in facts.of(StateRepaired))
 
 
 STRAY = "dockbell/state/main/shipments/stray"
@@ -344,7 +344,7 @@ async def test_a_broker_that_lets_us_read_nothing_of_an_old_tree_is_told(tmp_pat
         sink = make_sink(broker.url, facts)
         sink.attach(records)
         async with running(sink):
-            await until(lambda: any("does not let us read it" in text for text in facts.of(StateRepaired)))
+            await until(lambda: any("does not let dockbell read it" in text for text in facts.of(StateRepaired)))
 
 
 async def test_a_state_that_may_not_be_cleared_is_told() -> None:

@@ -79,7 +79,7 @@ class Whole:
 
     def repaired(self) -> list[str]:
         """What was told of states that were published again."""
-        return [text for text in self.facts.of(StateRepaired) if "published again" in text]
+        return [text for text in self.facts.of(StateRepaired) if "states again" in text]
 
 
 def keys(*numbers: int) -> list[str]:

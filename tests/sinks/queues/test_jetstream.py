@@ -201,7 +201,7 @@ def test_credentials_that_cannot_be_used_are_told_at_the_start(tmp_path: Path) -
     with pytest.raises(ConfigError, match=r"\[sinks.bus\]: credentials_file cannot be read, no such file or directory"):
         JetStreamSink("bus", JetStreamSettings.model_validate(settings), Facts().telemetry)
     (tmp_path / "bus.creds").write_text("-----BEGIN NATS USER JWT-----\nsecret\n")
-    with pytest.raises(ConfigError, match="must hold a NATS USER JWT and a USER NKEY SEED") as error:
+    with pytest.raises(ConfigError, match="must contain a NATS USER JWT and a USER NKEY SEED") as error:
         JetStreamSink("bus", JetStreamSettings.model_validate(settings), Facts().telemetry)
     assert "secret" not in str(error.value)
 
@@ -247,7 +247,7 @@ async def test_a_server_without_jetstream_is_told(start: Start) -> None:
         ({"user": "me"}, "set both user and password, or neither"),
         ({"key_file": "a.key"}, "key_file needs a cert_file"),
         ({"ca_file": "ca.pem"}, 'ca_file and cert_file need a url that begins with "tls:"'),
-        ({"subject": "dockbell.{sink}"}, "must be a subject without wildcards, which may hold {source}"),
+        ({"subject": "dockbell.{sink}"}, "must be a subject without wildcards, which may contain {source}"),
         ({"subject": "dockbell.>"}, "must be a subject without wildcards"),
         ({"subject": "dockbell..x"}, "must be a subject without wildcards"),
     ],

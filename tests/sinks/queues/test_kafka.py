@@ -365,7 +365,10 @@ async def test_a_probe_says_which_cluster_answers(cluster: KafkaReceiver) -> Non
         ({"mechanism": "GSSAPI"}, "PLAIN"),
         ({"key_file": "a.key"}, "key_file needs a cert_file"),
         ({"ca_file": "ca.pem"}, r'ca_file and cert_file need a url that begins with "kafka\+ssl:"'),
-        ({"topic": "dockbell.{key}"}, "digits, dots, underscores and hyphens, which may contain {source} and {resource}"),
+        (
+            {"topic": "dockbell.{key}"},
+            "digits, dots, underscores and hyphens, which may contain {source} and {resource}",
+        ),
         ({"topic": ""}, "must be a name of letters"),
         ({"topic": ".."}, "must be a name of letters"),
     ],

@@ -183,7 +183,7 @@ async def test_a_user_who_may_not_write_is_told(rabbitmq: RabbitMqServer) -> Non
 
 
 async def test_a_virtual_host_that_is_not_there_is_told(rabbitmq: RabbitMqServer) -> None:
-    with pytest.raises(SinkRejected, match='virtual host "no/where" is not there, or the user may not use it'):
+    with pytest.raises(SinkRejected, match='virtual host "no/where" does not exist, or the user may not use it'):
         await make_sink(rabbitmq, url=f"amqp://127.0.0.1:{rabbitmq.port}/no%2Fwhere").probe()
 
 
@@ -227,7 +227,7 @@ async def test_what_does_not_answer_is_given_up(rabbitmq: RabbitMqServer) -> Non
         ({"user": "me"}, "set both user and password, or neither"),
         ({"key_file": "a.key"}, "key_file needs a cert_file"),
         ({"ca_file": "ca.pem"}, 'ca_file and cert_file need a url that begins with "amqps:"'),
-        ({"routing_key": "dockbell.{sink}"}, "must be a text, which may hold {source}"),
+        ({"routing_key": "dockbell.{sink}"}, "must be text, which may contain {source}"),
     ],
 )
 def test_settings_that_cannot_work_are_told(settings: dict[str, Any], problem: str) -> None:

@@ -154,7 +154,7 @@ async def test_a_probe_says_which_server_answers(start: Start) -> None:
         ({"username": "me"}, "username needs a password"),
         ({"key_file": "a.key"}, "key_file needs a cert_file"),
         ({"ca_file": "ca.pem"}, 'ca_file and cert_file need a url that begins with "rediss:"'),
-        ({"stream": "{key}"}, "must be a name, which may hold {source} and {resource}"),
+        ({"stream": "{key}"}, "must be a name, which may contain {source} and {resource}"),
         ({"stream": ""}, "must be a name"),
         ({"max_length": 0}, "must be at least 1"),
     ],

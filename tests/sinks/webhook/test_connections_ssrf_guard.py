@@ -108,7 +108,7 @@ def test_a_url_with_such_an_address_is_refused_at_the_start_though_a_proxy_would
 def test_a_url_with_an_address_that_the_settings_deny_is_refused_at_the_start(
     settings: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(ValidationError, match=re.escape(f"url has {reason}")):
+    with pytest.raises(ValidationError, match=re.escape(f"url: {reason}")):
         make_sink("http://127.0.0.1/", **settings)
 
 
@@ -310,7 +310,7 @@ async def test_of_a_proxy_only_what_is_never_dialled_is_refused() -> None:
 @pytest.mark.parametrize(("key", "value"), [("strict", True), ("deny_networks", ["10.0.0.0/8"])])
 def test_what_a_proxy_dials_cannot_be_denied_here(key: str, value: Any) -> None:
     settings: dict[str, Any] = {"proxy": "http://127.0.0.1:3128", key: value}
-    with pytest.raises(ValidationError, match=f"{key} has no effect with a proxy, which dials for itself"):
+    with pytest.raises(ValidationError, match=f"{key} has no effect with a proxy, which connects by itself"):
         make_sink("http://erp.example.com/", **settings)
 
 

@@ -173,7 +173,7 @@ async def test_a_file_that_is_being_written_stops_no_deliveries(tmp_path: Path) 
     assert run.fates == [OutcomeKind.DELIVERED]
     Webhook(SECRET).verify(receiver.requests[0].body, receiver.requests[0].headers)
     (told,) = facts.of(NotRenewed)
-    assert told.endswith(f"the old stays in use: [sinks.erp] secret: {told.partition('secret: ')[2]}")
+    assert told.endswith(f"the old one stays in use: [sinks.erp] secret: {told.partition('secret: ')[2]}")
     assert OTHER[6:20] not in told
 
 

@@ -259,12 +259,12 @@ def test_a_printed_configuration_does_not_show_the_path_which_may_hold_a_token(u
         ({"headers": {"webhook-id": "1"}}, r"\[sinks.erp\] headers.webhook-id: dockbell sets this header; remove it"),
         (
             {"headers": {"Expect": "100-continue"}},
-            r"headers.Expect: is about the connection, which is dockbell's; remove",
+            r"headers.Expect: dockbell manages the connection; remove",
         ),
-        ({"headers": {"upgrade": "h2c"}}, "headers.upgrade: is about the connection"),
-        ({"headers": {"te": "trailers"}}, "headers.te: is about the connection"),
-        ({"headers": {"keep-alive": "timeout=5"}}, "headers.keep-alive: is about the connection"),
-        ({"headers": {"proxy-connection": "close"}}, "headers.proxy-connection: is about the connection"),
+        ({"headers": {"upgrade": "h2c"}}, "headers.upgrade: dockbell manages the connection"),
+        ({"headers": {"te": "trailers"}}, "headers.te: dockbell manages the connection"),
+        ({"headers": {"keep-alive": "timeout=5"}}, "headers.keep-alive: dockbell manages the connection"),
+        ({"headers": {"proxy-connection": "close"}}, "headers.proxy-connection: dockbell manages the connection"),
         ({"headers": {"a b": "1"}}, r"\[sinks.erp\] headers.a b: not a valid header name; rename it"),
         ({"headers": {"x-site": "Köln"}}, r"\[sinks.erp\] headers.x-site: must be printable ASCII"),
         (

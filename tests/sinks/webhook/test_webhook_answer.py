@@ -181,7 +181,7 @@ async def test_what_a_status_means_can_be_said() -> None:
     [
         ({"200": "dead"}, 'must have statuses from 300 to 599 as keys, got "200"'),
         ({"4xx": "dead"}, 'must have statuses from 300 to 599 as keys, got "4xx"'),
-        ({"429": "dead"}, "429 is never said of a single event"),
+        ({"429": "dead"}, "429 never concerns a single event"),
         ({"404": "maybe"}, 'must be "retry", "dead" or "ok", got "maybe"'),
     ],
 )

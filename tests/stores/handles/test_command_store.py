@@ -86,8 +86,8 @@ async def test_fulfilled_wishes_go_with_the_history_and_waiting_ones_stay(
     [
         ("complete: 3 pages, 600 records", CommandOutcome("complete", detail="3 pages, 600 records")),
         (
-            "failed: KeyError: 'row'; the log has more",
-            CommandOutcome("failed", detail="KeyError: 'row'; the log has more"),
+            "failed: KeyError: 'row'; see the log for details",
+            CommandOutcome("failed", detail="KeyError: 'row'; see the log for details"),
         ),
     ],
 )

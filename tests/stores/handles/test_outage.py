@@ -78,8 +78,8 @@ async def test_it_is_told_once_and_over_for_all_at_once(disk: Disk) -> None:
     assert len(disk.pauses) == 4
     told = [str(fact) for fact in disk.ear.facts]
     assert told == [
-        "store a.db: disk full; free some space; reading and delivering wait, and go on by themselves",
-        "store: can be written again after 12 s; reading and delivering go on",
+        "store a.db: disk full; free some space; reading and delivery wait and resume automatically",
+        "store: writable again after 12 s; reading and delivery resume",
     ]
 
 
@@ -188,7 +188,7 @@ async def test_a_store_that_another_program_locks_is_waited_for(
     store.engine.writer.execute("PRAGMA busy_timeout = 10")
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreUnavailable, match="database is locked; end whatever else holds it"):
+    with pytest.raises(StoreUnavailable, match="database is locked; stop the other program that locks it"):
         await commit(store, state, {"id": "a"})
     other.close()
     with anyio.fail_after(5):

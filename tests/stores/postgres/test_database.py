@@ -19,9 +19,9 @@ def configure(url: str) -> Config:
 
 async def test_a_database_without_tables_is_no_store_yet(postgres_url: str) -> None:
     config = configure(postgres_url)
-    assert (await probe_store(config)).endswith('not made yet; "dockbell run" makes it')
+    assert (await probe_store(config)).endswith('does not exist yet; "dockbell run" creates it')
     assert find_holder(config) == ""
-    with pytest.raises(StoreMissing, match='not found; "dockbell run" makes it'):
+    with pytest.raises(StoreMissing, match='not found; "dockbell run" creates it'):
         await open_read_store(config)
 
 
@@ -35,13 +35,13 @@ async def test_a_store_is_free_or_held(postgres_url: str) -> None:
 
 async def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: Path) -> None:
     config = configure(f"postgresql://user:hush@/dockbell?host={tmp_path}")
-    with pytest.raises(StoreUnavailable, match="look at its server") as raised:
+    with pytest.raises(StoreUnavailable, match="check its server") as raised:
         await probe_store(config)
     assert "hush" not in str(raised.value)
 
 
 async def test_its_backups_are_made_otherwise(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="the store is not a file; PostgreSQL has its own backups: pg_dump"):
+    with pytest.raises(StoreError, match="the store is not a file; back up PostgreSQL with pg_dump"):
         await back_up(configure("postgresql:///dockbell"), tmp_path / "backup.db", force=False)
 
 
@@ -54,6 +54,6 @@ def test_a_missing_driver_is_told_with_how_to_install_it() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.stderr.splitlines()[-1] == (
-        "dockbell.errors.StoreError: [store] url: PostgreSQL needs a driver that is not installed;"
+        "dockbell.errors.StoreError: [store] url: the driver for PostgreSQL is not installed;"
         " pip install 'dockbell[postgres]'"
     )

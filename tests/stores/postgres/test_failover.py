@@ -30,7 +30,7 @@ async def test_after_a_failover_nothing_is_written_under_the_old_epoch() -> None
             holder, line = store.engine.holder, store.engine._writer
             line._url = holder._url = url  # as a name that leads to the new server
             await line.aclose()
-            with pytest.raises(LeaseLost, match="another server has taken over"):
+            with pytest.raises(LeaseLost, match="another server took over"):
                 await commit(store, state, {"id": "c"})
             assert holder.is_lost
             with closing(psycopg.connect(url, autocommit=True)) as connection:

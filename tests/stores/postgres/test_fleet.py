@@ -225,7 +225,7 @@ async def test_what_a_dead_process_had_is_claimed_by_the_others(processes: Proce
     with anyio.fail_after(5):
         await fleet(second).wait_until_lost()
     assert not fleet(second).is_trusted
-    with pytest.raises(LeaseLost, match="another process has taken over what this one had"):
+    with pytest.raises(LeaseLost, match="another process took over the work of this one"):
         await take(second)
 
 

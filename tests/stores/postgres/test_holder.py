@@ -96,7 +96,7 @@ async def test_a_holder_that_another_process_has_replaced_writes_nothing_more(
     await commit(store, state, {"id": "a"})
     change(postgres_url, "DELETE FROM holders")  # as another does that finds the row expired
     other = await open_store(postgres_url)
-    with pytest.raises(LeaseLost, match="another process has taken over what this one had"):
+    with pytest.raises(LeaseLost, match="another process took over the work of this one"):
         await commit(store, state, {"id": "b"})
     with pytest.raises(LeaseLost):
         await store.sink("erp").enroll("now")

@@ -191,7 +191,7 @@ async def test_the_file_is_refused_by_all_and_can_be_taken_back_as_a_backup_of_t
     await fill(path)
     await move(path, postgres_url, at=AT_NOON)
     place = f"{name_store(postgres_url)} on 2026-11-21"
-    refusal = f"store {path}: was moved to {place}; put the URL of that in .* or take this file back by"
+    refusal = f"store {path}: was moved to {place}; put its URL in .* or return to this file with"
     with pytest.raises(StoreIncompatible, match=refusal):
         await SqliteStore.open(path, now=lambda: NOON)
     with pytest.raises(StoreIncompatible, match=refusal):
@@ -225,7 +225,7 @@ async def test_a_move_that_ended_before_the_file_was_marked_is_completed_by_anot
     assert await_epoch == (EPOCH,)
     write(postgres_url, "DELETE FROM pauses")
     gone_on = (
-        r"holds this store, and one of the two has gone on since: pauses \(1 rows in the file, 0 in the database\)"
+        r"contains this store, but one of the two has changed since: pauses \(1 rows in the file, 0 in the database\)"
     )
     with pytest.raises(StoreIncompatible, match=gone_on):
         await move(path, postgres_url, at=AT_NOON)
@@ -296,11 +296,11 @@ async def test_a_database_that_is_not_empty_is_left_alone(path: Path, postgres_u
     await fill(path)
     with closing(psycopg.connect(postgres_url, autocommit=True)) as connection:
         connection.execute("CREATE TABLE theirs (x int)")
-        with pytest.raises(StoreIncompatible, match="the database is not empty; make one for the store alone"):
+        with pytest.raises(StoreIncompatible, match="the database is not empty; create one for the store alone"):
             await move(path, postgres_url, at=AT_NOON)
         connection.execute("DROP TABLE theirs")
     await (await open_moved(postgres_url)).aclose()
-    with pytest.raises(StoreIncompatible, match="holds another store; make an empty database, and name that"):
+    with pytest.raises(StoreIncompatible, match="contains another store; create an empty database, and use that"):
         await move(path, postgres_url, at=AT_NOON)
     write(postgres_url, "UPDATE schema_version SET version = 99")
     with pytest.raises(StoreIncompatible, match="the database is not empty"):
@@ -311,13 +311,13 @@ async def test_a_database_that_is_not_empty_is_left_alone(path: Path, postgres_u
 async def test_a_database_of_another_encoding_is_refused(path: Path, postgres_server: Server) -> None:
     await fill(path)
     postgres_server.query("postgres", "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    with pytest.raises(StoreIncompatible, match="its encoding is LATIN1; make a database with ENCODING 'UTF8'"):
+    with pytest.raises(StoreIncompatible, match="its encoding is LATIN1; create a database with ENCODING 'UTF8'"):
         await move(path, postgres_server.url("latin"), at=AT_NOON)
 
 
 async def test_a_database_that_cannot_be_reached_is_told_before_the_file_is_opened(path: Path) -> None:
     make(path, 1)
-    with pytest.raises(StoreUnavailable, match="9/dockbell: connection refused; look at its server"):
+    with pytest.raises(StoreUnavailable, match="9/dockbell: connection refused; check its server"):
         await move(path, NOWHERE, at=AT_NOON)
     assert read(path, "PRAGMA user_version") == [(1,)]
 

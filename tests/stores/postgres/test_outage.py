@@ -28,7 +28,7 @@ async def test_a_server_that_was_restarted_is_an_outage_that_ends(server: postgr
     state = await store.feed(FEED).open()
     await commit(store, state, {"id": "a"})
     server.stop()
-    with pytest.raises(StoreUnavailable, match=r"store postgresql://.*; look at its server"):
+    with pytest.raises(StoreUnavailable, match=r"store postgresql://.*; check its server"):
         await commit(store, state, {"id": "b"})
     troubles = [store.health.trouble]
     with pytest.raises(StoreError) as told_of:
@@ -84,5 +84,7 @@ async def test_a_password_stands_in_no_message() -> None:
 
 
 async def test_a_database_that_is_not_there_is_told_with_its_remedy(postgres_server: postgres.Server) -> None:
-    with pytest.raises(StoreError, match=r'database "nowhere" does not exist; make the database, or name another one'):
+    with pytest.raises(
+        StoreError, match=r'database "nowhere" does not exist; create the database, or name another one'
+    ):
         await PostgresStore.open(postgres_server.url("nowhere"), now=lambda: NOON)

@@ -252,7 +252,7 @@ async def test_a_page_whose_lost_commit_comes_after_all_is_not_stored_again_on_t
         write(postgres_url, "UPDATE feeds SET sequence = sequence + 1 WHERE id = 1")
         return COMPOSE(item, sequence)
 
-    with pytest.raises(StoreUnavailable, match="was committed after all; nothing was stored again"):
+    with pytest.raises(StoreUnavailable, match="that seemed lost had succeeded; nothing was stored again"):
         await commit(store, state, {"id": "z"}, compose=compose)
     assert await kept(store) == [1]
     await commit(store, state, {"id": "z"})

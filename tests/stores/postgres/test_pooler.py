@@ -47,7 +47,7 @@ async def test_processes_share_sources_and_what_one_has_lost_the_store_refuses(u
     await commit(second, state, {"id": "a"})
     with closing(psycopg.connect(url, autocommit=True)) as another:
         another.execute("DELETE FROM holders WHERE id = %s", [second.engine.holder.id])
-    with pytest.raises(LeaseLost, match="another process has taken over"):
+    with pytest.raises(LeaseLost, match="another process took over"):
         await commit(second, state, {"id": "b"})
     assert (await fleet.take_share(SOURCES)).held == {*SOURCES, NOTICES.source}
     assert (await first.feed(feed).open()).sequence == 1

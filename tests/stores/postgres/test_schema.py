@@ -68,7 +68,7 @@ async def test_text_compares_by_its_bytes(postgres_url: str) -> None:
 
 async def test_a_database_of_another_program_is_left_alone(postgres_url: str) -> None:
     query(postgres_url, "CREATE TABLE theirs (x int)")
-    with pytest.raises(StoreIncompatible, match="another program's database; name another one"):
+    with pytest.raises(StoreIncompatible, match="belongs to another program; name another database"):
         await PostgresStore.open(postgres_url, now=lambda: NOON)
     with pytest.raises(StoreIncompatible, match="another program's"):
         await PostgresReadStore.open(postgres_url)
@@ -76,7 +76,7 @@ async def test_a_database_of_another_program_is_left_alone(postgres_url: str) ->
 
 
 async def test_a_database_without_tables_is_no_store_to_look_at(postgres_url: str) -> None:
-    with pytest.raises(StoreError, match='not found; "dockbell run" makes it'):
+    with pytest.raises(StoreError, match='not found; "dockbell run" creates it'):
         await PostgresReadStore.open(postgres_url)
 
 

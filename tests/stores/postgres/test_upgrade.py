@@ -30,8 +30,8 @@ NEWER = (
 NEWEST = (*NEWER, Migration(pre="ALTER TABLE life ADD COLUMN note TEXT;"))
 NOW = len(MIGRATIONS)
 REFUSED = (
-    f"has schema version {NOW + 1}, on which no dockbell can work that knows less than version {NOW + 1},"
-    f" and this one knows {NOW}; upgrade dockbell"
+    f"has schema version {NOW + 1}, which needs a dockbell that knows version {NOW + 1},"
+    f" this dockbell knows {NOW}; upgrade dockbell"
 )
 Be: TypeAlias = Callable[[tuple[Migration, ...]], None]
 
@@ -158,7 +158,7 @@ async def test_commands_of_either_version_work_until_the_upgrade_is_finished(pos
     async with working(postgres_url) as older:
         await older.feed(FEED).open()
         be(NEWER)
-        with pytest.raises(StoreIncompatible, match=f"version {NOW}, this dockbell works with {NOW + 1}; .* brings it"):
+        with pytest.raises(StoreIncompatible, match=f"version {NOW}, this dockbell needs {NOW + 1}; .* brings it"):
             await PostgresReadStore.open(postgres_url)
         async with working(postgres_url) as newer:
             for version in (MIGRATIONS, NEWER):
@@ -218,7 +218,9 @@ async def test_a_backup_that_is_being_made_holds_up_the_upgrade_and_no_older_pro
         be(NEWER)
         with closing(psycopg.connect(postgres_url)) as dumping:
             dumping.execute("LOCK TABLE life IN ACCESS SHARE MODE")  # as pg_dump does with all tables
-            with pytest.raises(StoreUnavailable, match="while another session uses its tables, a backup say; start"):
+            with pytest.raises(
+                StoreUnavailable, match="while another session uses its tables, such as a backup; restart"
+            ):
                 async with working(postgres_url):
                     pass
             await commit(older, state, {"id": "a"})

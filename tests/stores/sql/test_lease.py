@@ -128,7 +128,7 @@ async def test_what_the_first_writes_is_refused_once_the_second_has_taken_the_fe
 ) -> None:
     await second.feed(FEED).open()
     before = dump(place)
-    with pytest.raises(LeaseLost, match="feed main/shipments: another process has taken it over, and nothing was"):
+    with pytest.raises(LeaseLost, match="feed main/shipments: another process took it over, and nothing was"):
         await WRITES[name](store.feed(FEED))
     assert dump(place) == before
 

@@ -134,7 +134,7 @@ async def test_nobody_needs_to_work_on_the_store(path: Path, target: Path) -> No
 
 async def test_what_is_there_is_kept_unless_it_shall_be_replaced(store: SqliteStore, path: Path, target: Path) -> None:
     put(target, b"other", 0o644)
-    with pytest.raises(StoreError, match="is there already; name another file, or replace it by --force"):
+    with pytest.raises(StoreError, match="already exists; name another file, or replace it with --force"):
         await back_up(path, target, at=NOON, force=False)
     with pytest.raises(sqlite3.DatabaseError):
         count(target)
@@ -166,7 +166,7 @@ async def test_where_there_is_no_store_or_no_folder_nothing_is_made(path: Path, 
     with pytest.raises(StoreError, match="not found"):
         await back_up(path, target, at=NOON, force=False)
     await (await fill(path)).aclose()
-    with pytest.raises(StoreError, match=r"nowhere/b.db: no such file or directory; look at its disk"):
+    with pytest.raises(StoreError, match=r"nowhere/b.db: no such file or directory; check its disk"):
         await back_up(path, tmp_path / "nowhere" / "b.db", at=NOON, force=False)
     assert names(tmp_path) == set()
 
@@ -206,7 +206,7 @@ async def test_so_is_what_one_of_older_times_has_left(store: SqliteStore, path: 
 async def test_two_backups_at_once_do_not_mix(store: SqliteStore, path: Path, target: Path) -> None:
     part = os.open(begin_another(target) / "copy", os.O_RDWR | os.O_CREAT)
     fcntl.flock(part, fcntl.LOCK_EX)
-    with pytest.raises(StoreError, match="another process writes it"):
+    with pytest.raises(StoreError, match="another process is writing it"):
         await back_up(path, target, at=NOON, force=False)
     assert names(path.parent) == {"backup.db.part"}
     os.close(part)
@@ -248,7 +248,7 @@ async def test_a_journal_that_a_stranger_has_planted_does_not_get_into_the_copy(
     assert names(shared) == {"backup.db", "backup.db.part-journal", "backup.db.part-wal"}
     for log in ("-journal", "-wal"):
         act(shared, f"echo x >other.db{log}")
-        with pytest.raises(StoreError, match=f"other.db{log} is there, which SQLite would write into the copy"):
+        with pytest.raises(StoreError, match=f"other.db{log} exists, which SQLite would write into the copy"):
             await back_up(path, shared / "other.db", at=NOON, force=True)
         act(shared, f"rm other.db{log}")
 

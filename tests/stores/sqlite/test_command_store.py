@@ -76,7 +76,7 @@ async def test_nothing_is_read_again_until_something_was_written(
 
 
 async def test_there_must_be_a_store_to_leave_wishes_in(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match='"dockbell run" makes it'):
+    with pytest.raises(StoreError, match='"dockbell run" creates it'):
         await SqliteCommandStore.open(tmp_path / "none.db")
     sqlite3.connect(tmp_path / "theirs.db").execute("CREATE TABLE theirs (x)").connection.close()
     with pytest.raises(StoreIncompatible, match="another program's"):
@@ -88,7 +88,7 @@ async def test_a_store_that_must_not_be_written_is_told_as_such(
     store: SqliteStore, command_store: SqliteCommandStore
 ) -> None:
     command_store._session._connection.execute("PRAGMA query_only = true")
-    with pytest.raises(StoreError, match=r"a.db: attempt to write a readonly database; try again, as the user that"):
+    with pytest.raises(StoreError, match=r"a.db: attempt to write a readonly database; try again as the user that"):
         await command_store.pause("erp", "by an operator", NOON)
 
 

@@ -348,7 +348,9 @@ async def test_the_log_of_a_store_is_not_written_into_the_backup_that_takes_its_
     shutil.copy(backup, path)
     leave_log(path, log)
     for open_beside in (SqliteReadStore.open, SqliteCommandStore.open):
-        with pytest.raises(StoreError, match='is a backup, beside the log of the store that was here; "dockbell run"'):
+        with pytest.raises(
+            StoreError, match='is a backup, beside the write-ahead log of an earlier store; "dockbell run"'
+        ):
             await open_beside(path)
     async with opened(path) as store:
         assert (await begin(store)).blind == STORE_RESTORED

@@ -60,6 +60,6 @@ async def test_a_store_that_may_not_be_written_is_not_to_be_exchanged_for_a_new_
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))  # root may write everything
 
     monkeypatch.setattr("dockbell.stores.sqlite.files.take_lock", refuse)
-    told = r"permission denied; make it and its folder writable to user \d+; another \[store\] url would begin a new"
+    told = r"permission denied; make it and its folder writable by user \d+; another \[store\] url would start a new"
     with pytest.raises(StoreError, match=told):
         await SqliteStore.open(path, now=lambda: NOON)

@@ -48,7 +48,7 @@ async def test_a_store_that_is_there_is_free_or_held(tmp_path: Path) -> None:
 
 async def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    assert await probe(path) == f'{path}, not made yet; "dockbell run" makes it'
+    assert await probe(path) == f'{path}, does not exist yet; "dockbell run" creates it'
     assert await to_thread.run_sync(os.listdir, tmp_path) == []
 
 
@@ -67,5 +67,5 @@ async def test_another_file_is_an_error(tmp_path: Path) -> None:
 async def test_a_lock_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     await anyio.Path(f"{path}.lock").symlink_to(f"{path}.lock")
-    with pytest.raises(StoreError, match="ask as the user that runs the daemon"):
+    with pytest.raises(StoreError, match="run this as the user that runs the daemon"):
         find_holder(path)

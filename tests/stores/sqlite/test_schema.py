@@ -159,8 +159,8 @@ async def test_an_old_store_is_not_looked_at_before_it_is_brought_up_to_date(tmp
     path = tmp_path / "a.db"
     make_old(path)
     before = path.read_bytes()
-    remedy = '"dockbell run" brings it up to date'
-    versions = f"has schema version 1, this dockbell works with {len(MIGRATIONS)}"
+    remedy = '"dockbell run" upgrades it'
+    versions = f"has schema version 1, this dockbell needs {len(MIGRATIONS)}"
     with pytest.raises(StoreIncompatible, match=f"{versions}; {remedy}"):
         await SqliteReadStore.open(path)
     with pytest.raises(StoreIncompatible, match=remedy):

@@ -20,11 +20,11 @@ def make_error(code: int, words: str) -> sqlite3.Error:
 @pytest.mark.parametrize(
     ("code", "words", "told"),
     [
-        (sqlite3.SQLITE_IOERR, "disk I/O error", "disk I/O error; look at its disk"),
-        (sqlite3.SQLITE_IOERR_FSYNC, "disk I/O error", "disk I/O error; look at its disk"),
+        (sqlite3.SQLITE_IOERR, "disk I/O error", "disk I/O error; check its disk"),
+        (sqlite3.SQLITE_IOERR_FSYNC, "disk I/O error", "disk I/O error; check its disk"),
         (sqlite3.SQLITE_READONLY, "attempt to write a readonly database", "make it writable"),
-        (sqlite3.SQLITE_BUSY, "database is locked", "end whatever else holds it"),
-        (sqlite3.SQLITE_CORRUPT, "database disk image is malformed", "put a backup in its place"),
+        (sqlite3.SQLITE_BUSY, "database is locked", "stop the other program that locks it"),
+        (sqlite3.SQLITE_CORRUPT, "database disk image is malformed", "restore a backup"),
     ],
 )
 def test_what_the_disk_does_is_told_with_what_to_do(tmp_path: Path, code: int, words: str, told: str) -> None:
@@ -62,9 +62,9 @@ def test_a_folder_that_is_gone_is_no_full_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        (sqlite3.SQLITE_CORRUPT, "words; stop dockbell and put a backup in its place"),
-        (sqlite3.SQLITE_NOMEM, "words; give it memory"),
-        (sqlite3.SQLITE_FULL, "words, for what is read; free some space for temporary files"),
+        (sqlite3.SQLITE_CORRUPT, "words; stop dockbell and restore a backup"),
+        (sqlite3.SQLITE_NOMEM, "words; give dockbell more memory"),
+        (sqlite3.SQLITE_FULL, "words while reading; free some space for temporary files"),
     ],
 )
 def test_what_only_reading_meets_is_the_trouble_of_who_reads(tmp_path: Path, code: int, told: str) -> None:

@@ -117,7 +117,9 @@ async def test_a_store_of_every_older_version_is_copied_and_brought_up_to_date(p
     assert copies(path) == [f"dockbell.db.before-v{NOW}"]
     copy = path.with_name(f"dockbell.db.before-v{NOW}")
     assert dump(copy) == before
-    assert ear.texts() == [f"store: brought from version {version} to {NOW}; as it was before: {copy}"]
+    assert ear.texts() == [
+        f"store: upgraded from schema version {version} to {NOW}; copy from before the upgrade: {copy}"
+    ]
     await open_once(path, ear)
     assert len(ear.texts()) == len(copies(path)) == 1
 
@@ -133,7 +135,9 @@ async def test_a_migration_that_fails_leaves_the_store_to_the_dockbell_that_made
     make(path, version)
     before = dump(path)
     for _ in range(3):
-        with pytest.raises(StoreError, match=f"from version {version} to {NOW}: no such table: nowhere; it is as it"):
+        with pytest.raises(
+            StoreError, match=f"from schema version {version} to {NOW}: no such table: nowhere; it is unchanged"
+        ):
             await SqliteStore.open(path, now=lambda: NOON)
     assert dump(path) == before
     assert copies(path) == [f"dockbell.db.before-v{NOW}"]

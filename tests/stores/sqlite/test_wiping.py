@@ -96,7 +96,7 @@ async def test_a_large_store_is_not_written_anew_while_a_daemon_works_on_it(
 ) -> None:
     await commit(store, state, {"id": "a"})
     await erase(store)
-    assert "too much to write it anew unless the daemon is stopped" in await store.privacy.wipe(rewrite_most=4096)
+    assert "too much to rewrite unless the daemon is stopped" in await store.privacy.wipe(rewrite_most=4096)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -37,7 +37,7 @@ from dockbell.core.key import key_of
 from dockbell.core.model import Page
 from dockbell.core.moment import from_micros, micros
 
-_DOUBLED: Final = "stands twice on one page with different content"
+_DOUBLED: Final = "appears twice on one page with different content"
 _DOUBLED_MOST: Final = 3
 _DOUBLED_SHARE: Final = 0.25
 """So many doubled keys on a page, or this share of its records, prove that the key was learned wrongly."""

@@ -40,11 +40,11 @@ class Reason(StrEnum):
     """Why a feed has its interval."""
 
     CONFIGURED = "as configured"
-    STRETCHED = "longer than configured: the requests do not suffice"
-    CHANGES = "by its changes and its requests"
-    LEAST = "as often as it may be"
-    MOST = "as seldom as it may be"
-    EXCEEDED = "beyond its longest: the requests do not suffice"
+    STRETCHED = "longer than configured: the budget does not allow more"
+    CHANGES = "by its rate and cost"
+    LEAST = "its shortest interval"
+    MOST = "its longest interval"
+    EXCEEDED = "beyond its longest interval: the budget does not allow more"
 
     @property
     def is_short(self) -> bool:

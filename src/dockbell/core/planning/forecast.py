@@ -113,7 +113,7 @@ def advise(division: Division) -> str:
     by_law = [each for each in division.feeds if each.reason is Reason.CHANGES]
     if not by_law:
         spare = per_minute(division.budget - division.used)
-        return f"all feeds are read as often as they may be; {spare} of {budget} are spare"
+        return f"all feeds are read as often as allowed; {spare} of {budget} are unused"
     dear = max(by_law, key=lambda each: each.requests)
     cost = f"{dear.demand.feed.resource} costs {per_minute(dear.requests)} of {budget}"
     return f"{cost}; a second key would halve its delay"

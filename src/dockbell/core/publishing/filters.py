@@ -92,11 +92,11 @@ class Filter:
     def explain(self, event: Event, answer: Answer) -> str:
         """Return in words why an event is held back, or passes although the condition is false; else empty."""
         if not self.wants(event.feed):
-            return f"the sink takes nothing of {event.feed}"
+            return f"the sink does not take {event.feed}"
         if answer is Answer.YES and not self._sends_leaving:
             return ""
         if self._changes is not None and event.change not in self._changes and event.feed != NOTICES:
-            return f"changes leaves out {event.change}"
+            return f"changes does not include {event.change}"
         data = BODIES.decode(event.body).data
         if self._where is None or not event.is_of_record or data.reason == DeletionReason.PURGED:
             return ""

@@ -24,7 +24,7 @@ class Finding(StrEnum):
     GENUINE = "genuine"
     MALFORMED = "the timestamp is not a number of seconds"
     TOO_OLD = "the timestamp is too old"
-    TOO_NEW = "the timestamp lies in the future"
+    TOO_NEW = "the timestamp is in the future"
     FORGED = "no signature matches"
 
 

@@ -121,7 +121,7 @@ class ListingProfile(msgspec.Struct, frozen=True, omit_defaults=True):
             return self, ()
         if repeated > 0:
             steady = self.cursors is CursorKind.STEADY
-            drift = f"runs of several pages showed no record twice, and one showed {repeated:,} twice now"
+            drift = f"runs of several pages showed no record twice, and now one showed {repeated:,} twice"
             return msgspec.structs.replace(self, repeated=repeated), (drift,) if steady else ()
         if not complete or self.clean_runs >= STEADY_RUNS:
             return self, ()
@@ -129,14 +129,14 @@ class ListingProfile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def learn_reach(self, reach: timedelta) -> tuple[ListingProfile, tuple[str, ...]]:
         """Return what is known after the API refused an ``updated_since`` older than this, and the news."""
-        drift = f"polls may ask for what was modified in the last {_in_words(reach)}, and for nothing older"
+        drift = f"polls can ask for records modified in the last {_in_words(reach)}, and for nothing older"
         return msgspec.structs.replace(self, reach=reach.total_seconds()), (drift,)
 
     def turn_beside_cursor(self, beside: Beside) -> tuple[ListingProfile, tuple[str, ...]]:
         drift = {
-            Beside.FILTERS: "the API took a cursor alone for a list without its filters",
-            Beside.LIMIT: "the API refuses a cursor beside filters, and shows the same pages for it alone",
-            Beside.NOTHING: "the API refuses a cursor beside a limit, and shows the same pages for it alone",
+            Beside.FILTERS: "the API answered a cursor alone with a list without its filters",
+            Beside.LIMIT: "the API refuses a cursor with filters, and returns the same pages for the cursor alone",
+            Beside.NOTHING: "the API refuses a cursor with a limit, and returns the same pages for the cursor alone",
         }[beside]
         return msgspec.structs.replace(self, beside_cursor=beside), (drift,)
 
@@ -152,8 +152,8 @@ class ListingProfile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _UNKNOWN: Final = ListingProfile()
 _BESIDE: Final = {
-    Beside.LIMIT: "sent for the first page only: the API takes a cursor alone",
-    Beside.NOTHING: "sent for the first page only, and so is the limit: the API takes a cursor alone",
+    Beside.LIMIT: "sent for the first page only: the API accepts a cursor alone",
+    Beside.NOTHING: "sent for the first page only, like the limit: the API accepts a cursor alone",
 }
 
 
@@ -162,7 +162,7 @@ def _describe_cursors(listing_profile: ListingProfile) -> str:
         return f"drifting: a run showed {listing_profile.repeated:,} records twice"
     if listing_profile.cursors is CursorKind.STEADY:
         return f"steady: {STEADY_RUNS} runs of several pages showed no record twice"
-    return f"unknown: {listing_profile.clean_runs} runs of several pages yet" if listing_profile.clean_runs else ""
+    return f"unknown: {listing_profile.clean_runs} runs of several pages so far" if listing_profile.clean_runs else ""
 
 
 def _in_words(span: timedelta) -> str:

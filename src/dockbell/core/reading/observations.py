@@ -80,7 +80,7 @@ def _learn_envelope(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
 def _learn_key(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
     trait, kind = known.key, view.sighting.sampler.key_kind
     seen = agree(kind(view.ends[0]), kind(view.ends[1]))
-    return trait.learn(seen, f"keys were {trait.value} and are {seen} now", teaches=view.teaches)
+    return trait.learn(seen, f"keys were {trait.value} and are now {seen}", teaches=view.teaches)
 
 
 def _learn_form(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
@@ -100,7 +100,7 @@ def _learn_dated(known: ListingProfile, view: PageView) -> tuple[Trait, str]:
         return (Trait(seen) if view.teaches else trait), ""
     if seen == trait.value:
         return trait, ""
-    drift = f"every record had a timestamp, and {count - there} of {count} have none now"
+    drift = f"every record had a timestamp, and now {count - there} of {count} have none"
     return Trait(MIXED), drift if trait.value == "all" else ""
 
 
@@ -127,7 +127,7 @@ def _learn_offset(known: ListingProfile, view: PageView) -> tuple[Offset | None,
     seconds = round((ahead - _SECOND / 2).total_seconds())  # a Date is cut to the second
     if offset is None:
         return Offset(seconds), ""
-    drift = f"the service's clock was {_apart(offset.seconds)} ours and is {_apart(seconds)} it now"
+    drift = f"the service's clock was {_apart(offset.seconds)} ours and is now {_apart(seconds)} ours"
     return Offset(seconds, offset.turns + 1), report_turn(drift, offset.turns + 1)
 
 

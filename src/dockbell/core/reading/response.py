@@ -182,13 +182,15 @@ def check_status(request: Request, response: Response) -> None:
     status = response.status
     fact = f"{request}: HTTP {status}"
     if status == _PARTIAL_CONTENT:
-        raise SourceUnavailable(f"{fact}, a part of the answer only, which was not asked for")
+        raise SourceUnavailable(f"{fact}, a partial answer, which was not requested")
     if 200 <= status < 300:  # noqa: PLR2004  # the class of successes
         return
     if status in _REDIRECTS:
         host = re.match(r"https?://(?:[^/?#@]*@)?([^/?#]+)", response.headers.get("location", ""), re.IGNORECASE)
         where = clean(host[1]) if host else "the same host"
-        raise SourceRefused(f"{fact}, a redirect to {where} that is not followed; set base_url to where the API is")
+        raise SourceRefused(
+            f"{fact}, a redirect to {where} that dockbell does not follow; set base_url to the address of the API"
+        )
     said = excerpt(response)
     if status in {401, 403}:
         raise SourceRefused(f"{fact}{said}; the API does not accept the key, check api_key")

@@ -92,7 +92,7 @@ def decode_object(subject: str, body: bytes, parser: Parser) -> Fields:
             return parser.object(body)
         except msgspec.ValidationError as error:
             _RAW.decode(body)  # an array that is cut short is no sound JSON either
-            raise SchemaMismatch(f"{subject}: the answer is no JSON object; check base_url") from error
+            raise SchemaMismatch(f"{subject}: the answer is not a JSON object; check base_url") from error
     except MALFORMED as error:
         raise not_json(subject, error) from error
 

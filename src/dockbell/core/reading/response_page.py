@@ -180,7 +180,7 @@ def _find_cursor(resource: str, outer: Fields, inner: Fields) -> str | None:
     if text in {b"null", b'""'}:
         return None
     if len(text) > CURSOR_LONGEST:
-        raise SchemaMismatch(f'resource "{resource}": next_cursor has {len(text)} bytes, no request holds that')
+        raise SchemaMismatch(f'resource "{resource}": next_cursor has {len(text)} bytes, too long for a request')
     if text.startswith(b'"'):
         return _TEXT.decode(text)
     if _INTEGER.fullmatch(text):

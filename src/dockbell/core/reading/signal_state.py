@@ -177,9 +177,9 @@ class SignalState:
             Phase.MEASURING: f"no signal: {CHANGES_LEAST} changes are needed to tell"
             if best.changes < CHANGES_LEAST
             else "no signal",
-            Phase.TRYING: f"tried as a signal, {self.equal} embedded records were as their list shows them,"
+            Phase.TRYING: f"tried as a signal, {self.equal} embedded records matched their list,"
             f" {self.confirmed} of them sooner",
-            Phase.USED: f"used as a signal, which lately showed {self.found} changes first, {self.late} too late"
+            Phase.USED: f"used as a signal, which recently showed {self.found} changes first, {self.late} too late"
             f" and {self.missed} not at all",
             Phase.DROPPED: "no signal"
             + ("" if self.until is None else f" until {format_moment(self.until)}")

@@ -58,7 +58,7 @@ class Trait(NamedTuple):
 
 
 def report_turn(drift: str, turns: int) -> str:
-    return f"{drift}; it changes again and again, which is not told any more" if turns > TURNS_MOST else drift
+    return f"{drift}; it keeps changing, and dockbell stops reporting it" if turns > TURNS_MOST else drift
 
 
 def agree(first: str, last: str) -> str:
@@ -148,7 +148,7 @@ def learn_order(known: Trait, view: PageView) -> tuple[Trait, str]:
         return Trait(remaining, known.turns), ""
     subject = "the list of polls" if view.sighting.polled else "the list"
     turned = Trait(_orders_of(view) if _tells_order(view) else "", known.turns + 1)
-    drift = f"{subject} was in the order of {_WORDS.get(first, first)}, and is not any more"
+    drift = f"{subject} was ordered by {_WORDS.get(first, first)}, and no longer is"
     return turned, report_turn(drift, turned.turns)
 
 

@@ -53,7 +53,7 @@ class PostgresDatabase(Database):
     def _probe(self) -> str:
         with translating(self._name), closing(connect(self._url)) as connection:
             if find_version(connection, self._name) == 0:
-                return f'{self._name}, not made yet; "dockbell run" makes it'
+                return f'{self._name}, does not exist yet; "dockbell run" creates it'
             check_version(connection, self._name)
             holder = find_holder(connection)
         return f"{self._name}, held by {holder}" if holder else f"{self._name}, free"

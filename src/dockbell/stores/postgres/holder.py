@@ -140,20 +140,19 @@ class Holder:
             return refuse_feed(error.diag.message_primary or "")
         if error.sqlstate == _MOVED_ON:
             return StoreUnavailable(
-                f"store {self._store}: what was taken for lost of feed {error.diag.message_primary} was committed after"
-                " all; nothing was stored again"
+                f"store {self._store}: a commit to feed {error.diag.message_primary} that seemed lost had succeeded;"
+                " nothing was stored again"
             )
         if error.sqlstate == _ROW_GONE:
             self.is_lost = True
             return LeaseLost(
-                f"store {self._store}: another process has taken over what this one had, which did not renew its row"
+                f"store {self._store}: another process took over the work of this one, which did not renew its row"
                 f" for {TTL_SECONDS} seconds; nothing was stored"
             )
         if error.sqlstate == _OTHER_SERVER:
             self.is_lost = True
             return LeaseLost(
-                f"store {self._store}: another server has taken over, which may lack what was committed last;"
-                " nothing was stored"
+                f"store {self._store}: another server took over, which may lack the last commits; nothing was stored"
             )
         return None
 

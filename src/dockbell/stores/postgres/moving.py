@@ -153,7 +153,7 @@ def _check_target(target: psycopg.Connection[Any], name: str) -> str:
     """
     ((encoding,),) = target.execute("SHOW server_encoding").fetchall()
     if encoding != "UTF8":
-        raise StoreIncompatible(f"store {name}: its encoding is {encoding}; make a database with ENCODING 'UTF8'")
+        raise StoreIncompatible(f"store {name}: its encoding is {encoding}; create a database with ENCODING 'UTF8'")
     if not has_tables(target):
         return ""
     try:
@@ -161,7 +161,9 @@ def _check_target(target: psycopg.Connection[Any], name: str) -> str:
     except StoreIncompatible:
         version = 0
     if version != len(MIGRATIONS):
-        raise StoreIncompatible(f"store {name}: the database is not empty; make one for the store alone, and name that")
+        raise StoreIncompatible(
+            f"store {name}: the database is not empty; create one for the store alone, and use that"
+        )
     ((epoch,),) = target.execute("SELECT epoch FROM life").fetchall()
     return str(epoch)
 
@@ -176,7 +178,7 @@ def _fill(
         take_turn(target)
         known = _check_target(target, name)
         if known not in ("", epoch):
-            raise StoreIncompatible(f"store {name}: holds another store; make an empty database, and name that")
+            raise StoreIncompatible(f"store {name}: contains another store; create an empty database, and use that")
         if not known:
             migrate(target, name, epoch=epoch, now=at)
             target.execute("DELETE FROM life")  # it comes from the file
@@ -187,11 +189,11 @@ def _fill(
         differing = _compare(target, tables, sums, progress)
         if known and differing:
             raise StoreIncompatible(
-                f"store {name}: holds this store, and one of the two has gone on since: {differing}; where dockbell has"
-                " worked on the database, put its URL in [store] url; else make an empty database, and name that"
+                f"store {name}: contains this store, but one of the two has changed since: {differing}; if dockbell has"
+                " worked on the database, put its URL in [store] url; otherwise create an empty database, and use that"
             )
         if differing:
-            raise StoreError(f"store {name}: does not hold what was sent, and nothing was moved: {differing}")
+            raise StoreError(f"store {name}: does not contain what was copied, so nothing was moved: {differing}")
         if not known:
             for table in tables:
                 _set_identities(source, target, table)
@@ -304,7 +306,7 @@ def _compare(
         if read.rows != stored.rows:
             differing.append(f"{table.name} ({read.rows:,} rows in the file, {stored.rows:,} in the database)")
         elif read != stored:
-            differing.append(f"{table.name} (other values in {read.rows:,} rows)")
+            differing.append(f"{table.name} (different values in {read.rows:,} rows)")
         done += read.rows
     return ", ".join(differing)
 

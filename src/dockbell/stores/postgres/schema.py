@@ -46,8 +46,8 @@ def migrate(connection: psycopg.Connection[Any], name: str, *, epoch: str, now: 
             if left:
                 time.sleep(_PAUSE_SECONDS)
     raise StoreUnavailable(
-        f"store {name}: cannot be brought up to date while another session uses its tables, a backup say; start"
-        " this dockbell again when that has ended"
+        f"store {name}: cannot be upgraded while another session uses its tables, such as a backup; restart"
+        " this dockbell when that session has ended"
     )
 
 
@@ -79,7 +79,7 @@ def finish(connection: psycopg.Connection[Any], name: str) -> Upgrade:
         return _finish(connection)
     except psycopg.errors.LockNotAvailable:
         raise StoreError(
-            f"store {name}: its upgrade cannot be finished while another session uses its tables, a backup say"
+            f"store {name}: its upgrade cannot be finished while another session uses its tables, such as a backup"
         ) from None
 
 
@@ -118,13 +118,13 @@ def find_version(connection: psycopg.Connection[Any], name: str) -> int:
     ((is_known,),) = connection.execute(_KNOWN).fetchall()
     if not is_known:
         if has_tables(connection):
-            raise StoreIncompatible(f"store {name}: is another program's database; name another one in [store] url")
+            raise StoreIncompatible(f"store {name}: belongs to another program; name another database in [store] url")
         return 0
     ((version, oldest),) = connection.execute("SELECT version, oldest FROM schema_version").fetchall()
     if oldest > len(MIGRATIONS):
         raise StoreIncompatible(
-            f"store {name}: has schema version {version}, on which no dockbell can work that knows less than"
-            f" version {oldest}, and this one knows {len(MIGRATIONS)}; upgrade dockbell"
+            f"store {name}: has schema version {version}, which needs a dockbell that knows version {oldest},"
+            f" this dockbell knows {len(MIGRATIONS)}; upgrade dockbell"
         )
     return int(version)
 
@@ -144,9 +144,9 @@ def check_version(connection: psycopg.Connection[Any], name: str) -> None:
     """
     version = find_version(connection, name)
     if version == 0:
-        raise StoreMissing(f'store {name}: not found; "dockbell run" makes it')
+        raise StoreMissing(f'store {name}: not found; "dockbell run" creates it')
     if version < len(MIGRATIONS):
         raise StoreIncompatible(
-            f"store {name}: has schema version {version}, this dockbell works with {len(MIGRATIONS)};"
-            ' "dockbell run" brings it up to date'
+            f"store {name}: has schema version {version}, this dockbell needs {len(MIGRATIONS)};"
+            ' "dockbell run" upgrades it'
         )

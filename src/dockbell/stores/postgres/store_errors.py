@@ -16,8 +16,8 @@ from dockbell.errors import StoreError, StoreFull, StoreUnavailable
 
 _REFUSED: Final = {
     "28": ("authentication failed", "check the user and the password in [store] url"),
-    "3D": ("does not exist", "make the database, or name another one in [store] url"),
-    "42501": ("permission denied", "let the user of [store] url own the database"),
+    "3D": ("does not exist", "create the database, or name another one in [store] url"),
+    "42501": ("permission denied", "make the user of [store] url the owner of the database"),
 }
 """What an operator must change, by SQLSTATE or its class: a part of the server's words, and the remedy."""
 _FULL: Final = ("53100", "53200")
@@ -61,7 +61,7 @@ def blame(error: psycopg.Error, name: str) -> StoreError | None:
         return StoreFull(f"store {name}: {words}; free some space on the server")
     is_lost = not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     if is_lost or state.startswith(_PASSING):
-        return StoreUnavailable(f"store {name}: {words}; look at its server")
+        return StoreUnavailable(f"store {name}: {words}; check its server")
     return None
 
 

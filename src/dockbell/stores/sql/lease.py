@@ -76,6 +76,6 @@ def move_feed(connection: Connection, lease: Lease, after: int, changes: str, va
 def refuse_feed(feed: str) -> LeaseLost:
     """Return the error of a process that writes a feed which another one has taken."""
     return LeaseLost(
-        f"feed {feed}: another process has taken it over, and nothing was stored;"
-        " let one dockbell alone work on the store, and start it again"
+        f"feed {feed}: another process took it over, and nothing was stored;"
+        " let only one dockbell work on the store, and restart it"
     )

@@ -59,12 +59,12 @@ def _check_target(path: Path, target: Path, *, force: bool) -> None:
         raise StoreError(f"backup {target}: belongs to the store itself; name another file")
     if os.path.lexists(target):
         if not force:
-            raise StoreError(f"backup {target}: is there already; name another file, or replace it by --force")
+            raise StoreError(f"backup {target}: already exists; name another file, or replace it with --force")
         if holder := find_holder(target):
             raise StoreError(f"backup {target}: is a store that {holder} works on; name another file")
     for log in (f"{target}-journal", f"{target}-wal"):
         if os.path.lexists(log):
-            raise StoreError(f"backup {target}: {log} is there, which SQLite would write into the copy; remove it")
+            raise StoreError(f"backup {target}: {log} exists, which SQLite would write into the copy; remove it")
 
 
 def _find_owner(path: Path) -> list[int]:

@@ -57,10 +57,10 @@ def look(path: Path) -> sqlite3.Connection:
         StoreError: It cannot be opened.
     """
     if not path.is_file():
-        raise StoreMissing(f'store {path}: not found; "dockbell run" makes it')
+        raise StoreMissing(f'store {path}: not found; "dockbell run" creates it')
     if has_foreign_log(path):
         raise StoreError(
-            f'store {path}: is a backup, beside the log of the store that was here; "dockbell run" begins with it'
+            f'store {path}: is a backup, beside the write-ahead log of an earlier store; "dockbell run" starts from it'
         )
     try:
         connection = sqlite3.connect(
@@ -71,7 +71,7 @@ def look(path: Path) -> sqlite3.Connection:
         raise StoreError(f"store {path}: {error}; check its permissions") from error
     if version < len(MIGRATIONS):
         raise StoreIncompatible(
-            f"store {path}: has schema version {version}, this dockbell works with {len(MIGRATIONS)};"
-            ' "dockbell run" brings it up to date'
+            f"store {path}: has schema version {version}, this dockbell needs {len(MIGRATIONS)};"
+            ' "dockbell run" upgrades it'
         )
     return connection

@@ -62,10 +62,12 @@ def write_copy(
             part.rename(target)
         _sync_folder(target)
     except BlockingIOError:
-        raise StoreError(f"backup {target}: another process writes it; wait for that, or name another file") from None
+        raise StoreError(
+            f"backup {target}: another process is writing it; wait until it has finished, or name another file"
+        ) from None
     except (OSError, sqlite3.Error) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise StoreError(f"backup {target}: {reason}; look at its disk, or name another file") from error
+        raise StoreError(f"backup {target}: {reason}; check its disk, or name another file") from error
     return Copy(target, size)
 
 
@@ -104,7 +106,7 @@ def _check_room(connection: sqlite3.Connection, target: Path) -> None:
     size, room = find_size(connection), find_room(target)
     if size > room:
         mine, there = (f"{each / 1_000_000:,.1f} MB" for each in (size, room))
-        raise StoreError(f"backup {target}: needs {mine}, {there} are free; free some space, or name another disk")
+        raise StoreError(f"backup {target}: needs {mine}, {there} are free; free some space, or use another disk")
 
 
 def _fill(connection: sqlite3.Connection, part: Path, file: int, progress: Progress | None) -> None:
@@ -134,7 +136,7 @@ def _check(part: Path, target: Path, at: int | None) -> None:
             mark_copy(copy, at)
         (verdict,) = copy.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
-            raise StoreError(f"backup {target}: the store is damaged: {verdict}; put an older backup in its place")
+            raise StoreError(f"backup {target}: the store is damaged: {verdict}; restore an older backup")
 
 
 def _sync_folder(target: Path) -> None:

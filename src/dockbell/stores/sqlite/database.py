@@ -32,8 +32,8 @@ class SqliteDatabase(Database):
 
     async def open_configurations(self) -> HeldConfigurations:
         raise StoreError(
-            f"store {self._path}: one process works on it, and its configuration file is all that it follows;"
-            ' edit that, or files that it includes, then "dockbell reload"'
+            f"store {self._path}: only one process works on it, and it follows only its configuration file;"
+            ' edit that, or the files that it includes, then run "dockbell reload"'
         )
 
     def find_holder(self) -> str:

@@ -123,7 +123,7 @@ def _open(path: Path, reserve: Reserve, *, epoch: str, now: int) -> Files:
         remedy = "check [store] url and the permissions of its folder"
         if path.exists() and (isinstance(error, PermissionError) or "readonly" in reason):
             remedy = (
-                f"make it and its folder writable to user {os.geteuid()}; another [store] url would begin a new store"
+                f"make it and its folder writable by user {os.geteuid()}; another [store] url would start a new store"
             )
         raise StoreError(f"store {path}: {reason}; {remedy}") from error
 

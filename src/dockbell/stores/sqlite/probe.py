@@ -27,7 +27,7 @@ def find_holder(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise StoreError(f"store {path}: {error}; ask as the user that runs the daemon") from error
+        raise StoreError(f"store {path}: {error}; run this as the user that runs the daemon") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -49,5 +49,5 @@ async def probe(path: Path) -> str:
         holder = find_holder(path)
         return f"{path}, held by {holder}" if holder else f"{path}, free"
     if not os.access(path.parent, os.W_OK):
-        raise StoreError(f"store {path}: cannot be made, its folder is missing or not writable; check [store] url")
-    return f'{path}, not made yet; "dockbell run" makes it'
+        raise StoreError(f"store {path}: cannot be created, its folder is missing or not writable; check [store] url")
+    return f'{path}, does not exist yet; "dockbell run" creates it'

@@ -58,7 +58,7 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
     version = find_version(connection, path)
     if version and (place := find_place(connection)):
         raise StoreIncompatible(
-            f"store {path}: was moved to {place}; put the URL of that in [store] url, or take this file back by"
+            f"store {path}: was moved to {place}; put its URL in [store] url, or return to this file with"
             ' "dockbell move-store --undo", under new event ids'
         )
     return version
@@ -84,7 +84,7 @@ def find_version(connection: sqlite3.Connection, path: Path) -> int:
     except sqlite3.DatabaseError as error:
         raise StoreIncompatible(f"store {path}: {error}; name another file in [store] url") from error
     if tables and application != APPLICATION_ID:
-        raise StoreIncompatible(f"store {path}: is another program's database; name another file in [store] url")
+        raise StoreIncompatible(f"store {path}: belongs to another program; name another file in [store] url")
     if version > len(MIGRATIONS):
         raise StoreIncompatible(
             f"store {path}: has schema version {version}, this dockbell knows {len(MIGRATIONS)}; upgrade dockbell"

@@ -15,16 +15,16 @@ from dockbell.errors import StoreError, StoreFull, StoreUnavailable
 _FULL_BELOW: Final = 1024 * 1024
 """A write that breaks on a disk with less room than that, in bytes, breaks for want of it, whatever SQLite says."""
 _REMEDIES: Final = {
-    sqlite3.SQLITE_IOERR: "look at its disk",
-    sqlite3.SQLITE_CANTOPEN: "look at its disk and at the permissions of its folder",
-    sqlite3.SQLITE_PERM: "make it writable to the user that runs the daemon",
-    sqlite3.SQLITE_READONLY: "make it writable to the user that runs the daemon",
-    sqlite3.SQLITE_BUSY: "end whatever else holds it",
-    sqlite3.SQLITE_LOCKED: "end whatever else holds it",
-    sqlite3.SQLITE_PROTOCOL: "end whatever else holds it",
-    sqlite3.SQLITE_NOMEM: "give it memory",
-    sqlite3.SQLITE_CORRUPT: "stop dockbell and put a backup in its place",
-    sqlite3.SQLITE_NOTADB: "stop dockbell and put a backup in its place",
+    sqlite3.SQLITE_IOERR: "check its disk",
+    sqlite3.SQLITE_CANTOPEN: "check its disk and the permissions of its folder",
+    sqlite3.SQLITE_PERM: "make it writable by the user that runs the daemon",
+    sqlite3.SQLITE_READONLY: "make it writable by the user that runs the daemon",
+    sqlite3.SQLITE_BUSY: "stop the other program that locks it",
+    sqlite3.SQLITE_LOCKED: "stop the other program that locks it",
+    sqlite3.SQLITE_PROTOCOL: "stop the other program that locks it",
+    sqlite3.SQLITE_NOMEM: "give dockbell more memory",
+    sqlite3.SQLITE_CORRUPT: "stop dockbell and restore a backup",
+    sqlite3.SQLITE_NOTADB: "stop dockbell and restore a backup",
 }
 """What is not our fault, by primary result code (https://www.sqlite.org/rescode.html), and what to do about it."""
 
@@ -48,7 +48,7 @@ def blame(error: sqlite3.Error | OSError, path: Path) -> StoreError | None:
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return StoreFull(f"store {path}: disk full; free some space")
-        return StoreUnavailable(f"store {path}: {(error.strerror or str(error)).lower()}; look at its disk")
+        return StoreUnavailable(f"store {path}: {(error.strerror or str(error)).lower()}; check its disk")
     code = _find_code(error)
     if code == sqlite3.SQLITE_FULL or (code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _is_full(path)):
         return StoreFull(f"store {path}: disk full; free some space")
@@ -67,7 +67,7 @@ def blame_reading(error: sqlite3.Error | OSError, path: Path) -> StoreError | No
     if blamed is None or isinstance(error, OSError) or _find_code(error) == sqlite3.SQLITE_IOERR:
         return blamed
     if _find_code(error) == sqlite3.SQLITE_FULL:
-        return StoreError(f"store {path}: {error}, for what is read; free some space for temporary files")
+        return StoreError(f"store {path}: {error} while reading; free some space for temporary files")
     return StoreError(str(blamed))
 
 
@@ -77,7 +77,7 @@ def blame_command(error: sqlite3.Error | OSError, path: Path) -> StoreError | No
         return None  # the statement's own fault
     if isinstance(blamed := blame(error, path), StoreFull):
         return blamed
-    return StoreError(f"store {path}: {error}; try again, as the user that runs the daemon")
+    return StoreError(f"store {path}: {error}; try again as the user that runs the daemon")
 
 
 def _find_code(error: sqlite3.Error) -> int:

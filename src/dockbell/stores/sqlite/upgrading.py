@@ -52,8 +52,8 @@ def upgrade(connection: sqlite3.Connection, path: Path, *, epoch: str, now: int)
         if (blamed := blame(error, path)) is not None:
             raise blamed from error
         raise StoreError(
-            f"store {path}: cannot be brought from version {version} to {len(MIGRATIONS)}: {error}; it is as it was:"
-            " go on with the dockbell that made it, and report this"
+            f"store {path}: cannot be upgraded from schema version {version} to {len(MIGRATIONS)}: {error}; it is"
+            " unchanged: keep using the dockbell that made it, and report this"
         ) from error
     return Upgrade(version, copy)
 
@@ -70,7 +70,7 @@ def _keep(connection: sqlite3.Connection, path: Path) -> Path:
     if size > room:
         mine, there = (f"{each / 1_000_000:,.1f} MB" for each in (size, room))
         raise StoreFull(
-            f"store {path}: is copied before it is brought to version {len(MIGRATIONS)}, which needs {mine},"
+            f"store {path}: is copied before the upgrade to schema version {len(MIGRATIONS)}, which needs {mine},"
             f" {there} are free; free some space"
         )
     return write_copy(connection, target).path

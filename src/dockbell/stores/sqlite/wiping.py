@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-_LOG_BUSY: Final = "the log beside the store cannot be emptied while a process reads it"
+_LOG_BUSY: Final = "the write-ahead log of the store cannot be emptied while a process reads it"
 _PATIENCE: Final = 1000
 """How long to wait for readers of the log, in milliseconds; no write is possible meanwhile."""
 
@@ -27,14 +27,14 @@ def wipe(connection: sqlite3.Connection, rewrite_most: int | None) -> str:
     problem = ""
     if rewrite_most is not None and pages * size > rewrite_most:
         problem = (
-            f"the store has {pages * size >> 20} MB, too much to write it anew unless the daemon is stopped: unused"
+            f"the store has {pages * size >> 20} MB, too much to rewrite unless the daemon is stopped: unused"
             " parts of it may hold traces"
         )
     else:
         try:
             connection.execute("VACUUM")
         except sqlite3.Error as error:
-            problem = f"the store could not be written anew ({error}), unused parts of it may hold traces"
+            problem = f"the store could not be rewritten ({error}), unused parts of it may hold traces"
     return problem or ("" if _empty_log(connection) else _LOG_BUSY)
 
 

@@ -33,14 +33,14 @@ _OWN: Final = {"event": ("type", "dataschema", "data"), "change": ("resource", "
 """The members that each event describes for itself."""
 
 _SUMMARIES: Final = {
-    "created": "A record that was not there before",
+    "created": "A new record",
     "updated": "A record whose content changed",
-    "deleted": "A record that is gone, or outside what dockbell requests",
+    "deleted": "A record that is gone, or no longer among those that dockbell requests",
     "restored": "A deleted record that is back",
-    "snapshot": "A record as dockbell first saw it, or as it is stored when a sink begins; not a change",
+    "snapshot": "A record as dockbell first saw it, or as it is stored when a sink starts; not a change",
     "reconciled": "A pass over the whole list is complete",
     "gap": "dockbell was blind for a while",
-    "rebaselined": "dockbell reads the feed differently from now on",
+    "rebaselined": "dockbell reads the feed with other settings from now on",
     "held": "Changes wait for an operator",
 }
 
@@ -165,7 +165,7 @@ class Messages:
             required.append("subject")
         else:
             properties = {each: schema for each, schema in properties.items() if each not in ("subject", "dataref")}
-        summary = summary or f"The operator's own event {name.partition('.')[2]!r}"
+        summary = summary or f"Named event {name.partition('.')[2]!r}, defined by the operator"
         payload = _object(properties, required, title=title, description=summary + ".")
         return Message(
             full,
@@ -207,10 +207,10 @@ def write_page(resource: Resource) -> Message:
         "type": "object",
         "required": ["position", "records", "next", "feed"],
         "properties": {
-            "position": {"type": "string", "description": "Where to start in the feed after the last page."},
+            "position": {"type": "string", "description": "The position in the feed to start at after the last page."},
             "records": {"type": "array", "items": record},
             "next": {"type": ["string", "null"], "description": "The next page, relative to this one."},
-            "feed": {"type": "string", "description": "The feed from the position on, relative to this page."},
+            "feed": {"type": "string", "description": "The feed from that position, relative to this page."},
         },
     }
     content = {"summary": f"Stored records of {resource.name}.", "contentType": RECORD_TYPE}

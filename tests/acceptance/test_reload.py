@@ -215,5 +215,5 @@ async def test_without_a_daemon_there_is_nothing_to_reload(tmp_path: Path) -> No
     (tmp_path / "dockbell.toml").write_text('[sources.main]\nbase_url = "http://127.0.0.1:1"\napi_key = "k"\n')
     result = run("reload", cwd=tmp_path)
     assert result.returncode == 1
-    assert "no daemon works on sqlite:///" in result.stdout
+    assert "no daemon uses sqlite:///" in result.stdout
     assert "with another [store] url" in result.stdout

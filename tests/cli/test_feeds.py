@@ -224,7 +224,8 @@ def test_status_names_what_is_in_quarantine_and_why_says_so(place: Place) -> Non
     place.tell("options?doubled=stock/stk_1")
     place.run("reconcile")
     told = place.run("status", "--verbose", code=1)
-    assert re.search(r"^main/stock: quarantine: key stk_1: stands twice .* \(last seen \d+s ago\)$", told, re.MULTILINE)
+    quarantine = r"^main/stock: quarantine: key stk_1: appears twice .* \(last seen \d+s ago\)$"
+    assert re.search(quarantine, told, re.MULTILINE)
     (stock,) = [feed for feed in place.ask("status", code=1)["feeds"] if feed["feed"] == "main/stock"]
     assert (stock["quarantined"], stock["quarantine"][0]["key"]) == (1, "stk_1")
     assert (stock["proven"], stock["lookback_seconds"], stock["drift"], stock["gap"]) == (True, None, None, None)

@@ -106,7 +106,7 @@ def test_a_secret_is_not_written_into_the_database(folder: Folder) -> None:
         refused = folder.run("add", "acme", pair, code=2)
         key = pair.partition("=")[0]
         assert f"[sources.acme] {key}: must not be given as plain text, since the database would store it" in refused
-        assert f"write {key}.file=PATH or {key}.env=NAME" in refused
+        assert f"use {key}.file=PATH or {key}.env=NAME" in refused
         assert "s3cret" not in refused
     assert folder.settings() == {}
 
@@ -151,7 +151,7 @@ def test_a_file_with_other_sources_is_not_followed_any_more(folder: Folder) -> N
     args = ("apply", "--config", str(path))
     refused = CliRunner().invoke(main, args)
     assert refused.exit_code == 1
-    assert 'has other sources than revision 2, which "dockbell sources" has changed' in refused.output
+    assert 'has other sources than revision 2, which "dockbell sources" changed' in refused.output
     assert "which drops 1 source" in refused.output
     assert CliRunner().invoke(main, [*args, "--force"]).exit_code == 0
     assert folder.settings() == {"globex": {}}
@@ -181,6 +181,6 @@ def test_a_store_in_sqlite_has_its_sources_in_the_file(tmp_path: Path) -> None:
     code, refused = run("add", "globex")
     assert code == 1
     assert "it follows only its configuration file; edit that, or the files that it includes" in refused
-    assert 'then "dockbell reload"' in refused
+    assert 'then run "dockbell reload"' in refused
     code, listed = run("list", "--json")
     assert [each["source"] for each in json.loads(listed)["sources"]] == ["acme"]

@@ -195,7 +195,7 @@ async def test_a_bad_record_with_a_key_is_read_again_once_however_many_are_in_qu
     rig.source.records["bad"] = {"nonce": 0, "updated_at": date}
     assert "/id" in await rig.poll()
     rig.source.records["a again"] = rig.source.records["a"] | {"status": "lost"}
-    assert "stands twice" in await rig.poll()
+    assert "appears twice" in await rig.poll()
     assert await rig.poll() == ""
 
 

@@ -302,10 +302,10 @@ SCENES: Final[Mapping[str, Scene]] = {
     "docs/how-to/many-sources.md": Scene(prepare=run_plain_daemon),
     "docs/how-to/many-processes.md": Scene(
         prepare=share_a_database,
-        waits={"dockbell status": ("dockbell run --config two.toml", "it has 2 now")},
+        waits={"dockbell status": ("dockbell run --config two.toml", "it now has 2")},
         expected={
             "dockbell status": r"^process \d+ on \S+ +1 +2 +\d+ +0 ",
-            "dockbell run": r"has taken 2 sources \(2 from processes that died\), it has 4 now",
+            "dockbell run": r"claimed 2 sources \(2 from processes that died\), it now has 4",
         },
     ),
     "docs/how-to/replay.md": Scene(prepare=run_daemon_with_letters),

@@ -86,7 +86,7 @@ async def test_another_programs_database_is_refused_and_left_alone(tmp_path: Pat
         connection.execute("CREATE TABLE theirs (x)")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(StoreIncompatible, match="another program's database"):
+    with pytest.raises(StoreIncompatible, match="belongs to another program"):
         await SqliteStore.open(path, now=now)
     assert path.read_bytes() == before
 

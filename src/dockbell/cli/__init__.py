@@ -45,7 +45,7 @@ _SECTIONS = {
         "test": ("dockbell.cli.sinks", "Send a marked test event to [sinks.SINK]."),
         "reconcile": ("dockbell.cli.feeds", "Read whole feeds now to find deletions and missed changes."),
         "deletes": ("dockbell.cli.feeds", "List, approve or reject held mass deletions."),
-        "drift": ("dockbell.cli.feeds", "List, absorb or publish held drift (new, lost or reformatted fields)."),
+        "drift": ("dockbell.cli.feeds", "List, absorb or publish held drift."),
         "replay": ("dockbell.cli.sinks", "Send kept events to [sinks.SINK] again."),
         "dead": ("dockbell.cli.dead", "List, show, retry or discard dead letters."),
         "pause": ("dockbell.cli.sinks", "Stop sending to [sinks.SINK] until you resume it."),

@@ -105,7 +105,7 @@ def deletes(config_path: str | None, *, action: str, feed: str | None, as_json: 
 @json_option
 @_wait_option
 def drift(config_path: str | None, *, action: str, feed: str | None, as_json: bool, wait: bool) -> None:
-    """List, absorb or publish held drift (new, lost or reformatted fields).
+    """List, absorb or publish held drift.
 
     When the API is deployed with other fields, the records themselves have not changed. dockbell holds readings that
     differ only in these fields until you decide. FEED is source/resource, or the resource alone if only one source has

@@ -190,7 +190,7 @@ async def test_a_word_on_which_the_broker_closes_the_connection_is_left_out_and_
         assert broker.topics.count(topic) == dropped <= 3  # with others in flight, alone, alone again
         assert broker.wills[-1] is (topic != STATUS)
     reason = f'the broker closes the connection when it gets this message; allow it at the broker, or set {key} = ""'
-    assert facts.of(SinkOmits) == [f"sink floor: leaves out {topic}, {reason}"]
+    assert facts.of(SinkOmits) == [f"sink floor: publishes nothing to {topic}, {reason}"]
 
 
 async def test_a_broker_that_closes_everything_again_and_again_costs_only_whom_it_closed_on() -> None:

@@ -197,7 +197,7 @@ async def test_a_broker_that_retains_nothing_is_told_and_gets_the_events_and_the
     told = [json.loads(each.payload)["online"] for each in subscriber.received if each.topic == STATUS]
     assert told == [True, False, True, False]
     assert len(facts.of(SinkConnected)) == 1
-    assert "it retains nothing" in facts.of(SinkConnected)[0]
+    assert "the broker retains nothing" in facts.of(SinkConnected)[0]
     assert not facts.of(SinkFails)
     assert not records.read
 
@@ -209,7 +209,7 @@ async def test_a_broker_that_is_absent_at_first_is_awaited(tmp_path: Path) -> No
     async with running(make_sink(broker.url, facts)) as run:
         run.deliver(make_delivery())
         await facts.until(SinkFails, 2)
-        assert facts.of(SinkFails)[0].startswith(f"sink floor: 127.0.0.1:{broker.port}: connection refused; trying")
+        assert facts.of(SinkFails)[0].startswith(f"sink floor: 127.0.0.1:{broker.port}: connection refused; retrying")
         assert not run.settled
         with started(broker):
             assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
@@ -256,8 +256,8 @@ async def test_a_broker_that_stops_acknowledging_is_left_and_its_deliveries_are_
             broker.signal(signal.SIGCONT)
             await run.until_settled(101)
     assert run.fates == [OutcomeKind.DELIVERED] * 101
-    assert "no acknowledgement within 0.3 s; trying again" in facts.of(SinkFails)[0]
-    assert "no answer in time; trying again" in facts.of(SinkFails)[1]
+    assert "no acknowledgement within 0.3 s; retrying" in facts.of(SinkFails)[0]
+    assert "no answer in time; retrying" in facts.of(SinkFails)[1]
 
 
 @needs_mosquitto
@@ -331,7 +331,7 @@ async def test_a_wrong_password_is_told_with_the_broker_s_reason_and_tried_again
             secret.write_text("right\n")
             assert await run.until_settled(1) == [Outcome(OutcomeKind.DELIVERED)]
         assert await sink.probe()
-    assert "refused by the broker, not authorized (0x87); trying again" in facts.of(SinkFails)[0]
+    assert "refused by the broker, not authorized (0x87); retrying" in facts.of(SinkFails)[0]
     assert "wrong" not in "".join(map(str, facts.told))
 
 

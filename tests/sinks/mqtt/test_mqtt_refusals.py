@@ -84,7 +84,7 @@ async def test_an_event_is_delivered_also_when_the_topic_of_its_state_is_too_lon
         run.deliver(make_delivery(1, state=b"{}"))
         assert await run.until_settled(3) == [Outcome(OutcomeKind.DELIVERED)] * 3
     assert facts.of(SinkOmits) == [
-        f"sink floor: leaves out main/shipments/shp_{number}, topic of 65541 bytes, MQTT allows 65535"
+        f"sink floor: publishes nothing to main/shipments/shp_{number}, topic of 65541 bytes, MQTT allows 65535"
         for number in (1, 2)
     ]
 

@@ -192,7 +192,7 @@ async def test_a_status_that_is_never_acknowledged_is_left_out_and_told() -> Non
         assert broker.topics.count(STATUS) == 1
         assert broker.wills == [True, False]
     reason = 'the broker never acknowledges it; allow it at the broker, or set status_topic = ""'
-    assert facts.of(SinkOmits) == [f"sink floor: leaves out {STATUS}, {reason}"]
+    assert facts.of(SinkOmits) == [f"sink floor: publishes nothing to {STATUS}, {reason}"]
 
 
 async def test_a_state_that_is_never_acknowledged_does_not_hold_up_the_repair_of_the_others() -> None:

@@ -322,7 +322,7 @@ async def test_a_record_that_the_broker_does_not_take_has_no_state_rather_than_a
         async with running(keeping(broker.url, records, facts)):
             await until(lambda: facts.of(StateRepaired))  # before, a part of the five is as many as are left
             assert states(await retained_at(broker, 4)).keys() == records.states().keys() - {f"{STATES}shp_1"}
-    told = f"sink floor: leaves out {STATES}shp_1, larger than the broker accepts (1000 bytes)"
+    told = f"sink floor: publishes nothing to {STATES}shp_1, larger than the broker accepts (1000 bytes)"
     assert facts.of(SinkOmits) == [told]
     assert not facts.of(SinkFails)
 

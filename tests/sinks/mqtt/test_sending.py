@@ -213,13 +213,16 @@ def test_many_states_are_told_in_a_count_and_each_only_once() -> None:
         reports.report_state(f"t/{number}", "too large")
         reports.report_state("t/0", "too large")
     told = facts.of(SinkOmits)
-    assert told[:2] == ["sink floor: leaves out t/0, too large", "sink floor: leaves out t/1, too large"]
-    assert told[15:18] == [
-        "sink floor: leaves out t/15, too large",
-        "sink floor: leaves out t/31, too large, like 31 others",
-        "sink floor: leaves out t/63, too large, like 63 others",
+    assert told[:2] == [
+        "sink floor: publishes nothing to t/0, too large",
+        "sink floor: publishes nothing to t/1, too large",
     ]
-    assert told[-1] == "sink floor: leaves out t/16383, too large, like 16383 others"
+    assert told[15:18] == [
+        "sink floor: publishes nothing to t/15, too large",
+        "sink floor: publishes nothing to t/31, too large, like 31 others",
+        "sink floor: publishes nothing to t/63, too large, like 63 others",
+    ]
+    assert told[-1] == "sink floor: publishes nothing to t/16383, too large, like 16383 others"
 
 
 def test_a_long_topic_is_cut() -> None:

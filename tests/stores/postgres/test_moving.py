@@ -61,7 +61,7 @@ async def fill(path: Path) -> None:
     stand(path, "erp", 3)
     for statement in (
         "INSERT INTO holds VALUES (1, 2, x'00ff', 1, x'7b7d')",
-        "INSERT INTO quarantine VALUES (1, x'01', 'q', 'stands twice', x'00', 1, 2)",
+        "INSERT INTO quarantine VALUES (1, x'01', 'q', 'appears twice', x'00', 1, 2)",
         "INSERT INTO details VALUES (1, 3, 'ü', x'', 'updated', NULL, 1, NULL, 1, 'poll', 0, 1, 0, NULL)",
         "INSERT INTO checkpoints VALUES (1, 'c', '{}', x'01', x'', 1)",
         "INSERT INTO replays (sink, feed, sequence, key) VALUES ('erp', 1, 1, 'a'), ('erp', 1, 2, 'b')",
@@ -258,7 +258,7 @@ async def test_where_the_database_has_not_stored_what_was_sent_nothing_is_moved(
     with pytest.raises(StoreError, match="nothing was moved: ") as caught:
         await move(path, postgres_url, at=AT_NOON)
     told = str(caught.value).partition("moved: ")[2]
-    assert told == "bodies (4 rows in the file, 3 in the database), pauses (other values in 1 rows)"
+    assert told == "bodies (4 rows in the file, 3 in the database), pauses (different values in 1 rows)"
     assert count_tables(postgres_url) == 0
     await (await SqliteReadStore.open(path)).aclose()
 

@@ -158,7 +158,7 @@ async def test_commands_of_either_version_work_until_the_upgrade_is_finished(pos
     async with working(postgres_url) as older:
         await older.feed(FEED).open()
         be(NEWER)
-        with pytest.raises(StoreIncompatible, match=f"version {NOW}, this dockbell needs {NOW + 1}; .* brings it"):
+        with pytest.raises(StoreIncompatible, match=f"version {NOW}, this dockbell needs {NOW + 1}; .* upgrades it"):
             await PostgresReadStore.open(postgres_url)
         async with working(postgres_url) as newer:
             for version in (MIGRATIONS, NEWER):

@@ -79,7 +79,7 @@ async def test_there_must_be_a_store_to_leave_wishes_in(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match='"dockbell run" creates it'):
         await SqliteCommandStore.open(tmp_path / "none.db")
     sqlite3.connect(tmp_path / "theirs.db").execute("CREATE TABLE theirs (x)").connection.close()
-    with pytest.raises(StoreIncompatible, match="another program's"):
+    with pytest.raises(StoreIncompatible, match="belongs to another program"):
         await SqliteCommandStore.open(tmp_path / "theirs.db")
     assert not (tmp_path / "none.db").exists()
 

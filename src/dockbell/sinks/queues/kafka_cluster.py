@@ -143,7 +143,8 @@ class Cluster:
         Raises:
             BrokerResponseError: The cluster does not take it; the error says why.
             LoginRefused: A broker refuses us.
-            NotConnected: No broker can be reached, or not the one that leads the partition of the message.
+            NotConnected: No broker can be reached.
+            LeaderAway: The broker that leads the partition of the message cannot be used.
             Throttled: The cluster asks us to wait.
             TimeoutError: There is no answer in time.
         """

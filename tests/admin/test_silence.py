@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dockbell.admin.silence import Sifted, Silences, judge_feed_silence, judge_sink_silence, sift
+from dockbell.admin.silence import Sifted, Silences, describe_silences, judge_feed_silence, judge_sink_silence, sift
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
 from dockbell.config import SinkSettings
 from dockbell.core.model import NOTICES, Feed, RunKind
@@ -102,6 +102,25 @@ def test_why_nothing_is_heard_from_a_sink(
 ) -> None:
     feeds = {FEED: one, OTHER: other}
     assert judge_sink_silence(ERP, feeds, dict(zip(feeds, sifted, strict=True))).kind == kind
+
+
+def test_what_a_failure_explains_is_not_said_again() -> None:
+    def describe(*feeds: FeedStatus, holder: str = "process 1") -> list[str]:
+        silences = {"erp": Silence(Quiet.BLIND, "none of its feeds can be read at the moment")}
+        return [*describe_silences(Status(NOON, holder, feeds, (ERP,), silences=silences))]
+
+    blind = Silence(Quiet.BLIND, "it was last read completely 1m ago: changes since then are unknown")
+    late = replace(READ, expected_at=NOON - MINUTE, silence=blind)
+    refused = replace(late, state=FeedState(1, FEED, full=FULL, problem="HTTP 401"))
+    quiet = replace(SEEN, feed=OTHER, silence=Silence(Quiet.SOURCE, "no known change for 2h"))
+    assert describe(refused) == []
+    assert describe(refused, quiet) == [f"{OTHER}: quiet: no known change for 2h"]
+    assert describe(late, holder="") == []
+    soon = replace(late, expected_at=NOON + MINUTE)
+    assert describe(soon) == [
+        f"{FEED}: blind: {blind.words}",
+        "sink erp: blind: none of its feeds can be read at the moment",
+    ]
 
 
 DOWN = Found(Condition.DOWN, NOON, "connection refused")

@@ -6,12 +6,12 @@ a filter that was mended speaks at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from dockbell.admin.reasons import format_age
+from dockbell.admin.reasons import find_reasons, format_age
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
 from dockbell.config import SinkSettings, format_duration
 from dockbell.core.model import NOTICES, Event, Feed
@@ -72,13 +72,27 @@ def judge_sink_silence(state: SinkState, feeds: Mapping[Feed, Silence], sifted: 
         return Silence(Quiet.FILTERED, "its filters select none of the feeds")
     kinds = {feeds[feed].kind for feed in wanted}
     if kinds == {Quiet.BLIND}:
-        return Silence(Quiet.BLIND, "none of its feeds is read as it should be")
+        return Silence(Quiet.BLIND, "none of its feeds can be read at the moment")
     looked_at = sum(sifted[feed].events for feed in wanted)
     if looked_at and not any(sink in sifted[feed].passing for feed in wanted):
         return Silence(Quiet.FILTERED, f"its filters hold back the last {_count(looked_at)} of its feeds")
     if kinds <= {Quiet.SOURCE, Quiet.BLIND}:
         return Silence(Quiet.SOURCE, f"no known change in its feeds for {format_duration(QUIET_AFTER)}")
     return Silence()
+
+
+def describe_silences(status: Status) -> Iterator[str]:
+    """Yield why nothing is heard of feeds and from sinks, but where a failure of the feeds explains it already."""
+    failures = [each for each in find_reasons(status) if each.hinders]
+    is_all_explained = any(each.kind in {"daemon", "store"} for each in failures)
+    for feed, silence in ((each.feed, each.silence) for each in status.feeds):
+        is_explained = is_all_explained or any(each.is_about(feed) for each in failures)
+        if silence.kind and not (silence.kind is Quiet.BLIND and is_explained):
+            yield f"{feed}: {silence.kind}: {silence.words}"
+    is_explained = is_all_explained or any(each.kind in {"source", "feed"} for each in failures)
+    for name, silence in status.silences.items():
+        if silence.kind and not (silence.kind is Quiet.BLIND and is_explained):
+            yield f"sink {name}: {silence.kind}: {silence.words}"
 
 
 class Silences:

@@ -118,10 +118,9 @@ def _print(found: Status, *, verbose: bool) -> None:
 
 def _print_remarks(found: Status, *, verbose: bool) -> None:
     from dockbell.admin.reasons import describe_feeds
+    from dockbell.admin.silence import describe_silences
 
-    lines = [*describe_feeds(found)]
-    lines += [f"{each.feed}: {each.silence.kind}: {each.silence.words}" for each in found.feeds if each.silence.kind]
-    lines += [f"sink {name}: {each.kind}: {each.words}" for name, each in found.silences.items() if each.kind]
+    lines = [*describe_feeds(found), *describe_silences(found)]
     if not verbose:
         lines += [f"{each.feed}: {each.signal[1]}" for each in found.feeds if each.signal and each.signal[0] in _TOLD]
     if verbose:

@@ -192,8 +192,10 @@ def check_status(request: Request, response: Response) -> None:
             f"{fact}, a redirect to {where} that dockbell does not follow; set base_url to the address of the API"
         )
     said = excerpt(response)
-    if status in {401, 403}:
+    if status == 401:  # noqa: PLR2004  # api-spec.md, "Errors"
         raise SourceRefused(f"{fact}{said}; the API does not accept the key, check api_key")
+    if status == 403:  # noqa: PLR2004  # same
+        raise SourceRefused(f"{fact}{said}; the API does not allow this to the key, change its permissions or api_key")
     if status == 429:  # noqa: PLR2004  # api-spec.md, "Errors"
         raise RateLimited(f"{fact}, the key's budget is used up", read_retry_after(response))
     if request.continues and status in _CURSOR_LOST:

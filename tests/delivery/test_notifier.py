@@ -257,6 +257,23 @@ async def test_nothing_is_told_of_a_short_outage(store: SqliteStore, end: str) -
     assert await told(store) == []
 
 
+async def test_what_happens_again_and_is_over_before_it_is_published_is_not_told(store: SqliteStore) -> None:
+    notifier, ear, clock = await open_notifier(store)
+    ear.telemetry.emit(PAUSED)
+    await notifier.run_once()
+    for fact in (SinkResumed("erp"), PAUSED, SinkResumed("erp")):
+        clock.pass_(5)
+        ear.telemetry.emit(fact)
+        await notifier.run_once()
+    assert await told(store) == ["paused: sink erp: HTTP 410", "recovered: sink erp: works again"]
+    clock.pass_(120)
+    assert await notifier.run_once() is None
+    assert len(await told(store)) == 2
+    ear.telemetry.emit(PAUSED)
+    await notifier.run_once()
+    assert (await told(store))[2:] == ["paused: sink erp: HTTP 410"]
+
+
 async def test_an_alert_and_its_end_arrive_in_order_and_no_other_waits_for_them(store: SqliteStore) -> None:
     notifier, ear, _ = await open_notifier(store)
     for fact in (DOWN, PAUSED, died(1), UP, FeedFails(FEED, "HTTP 401")):

@@ -258,6 +258,8 @@ class Notifier:
         news = self._news.get((alert, False))
         if news is not None and self._is_early(news):
             del self._news[alert, False]
+        elif news is not None and news.count and news.due > self._now():
+            news.count = 0  # it happened again, and is over before that was published
         else:
             self._note(*alert, words, is_over=True)
 

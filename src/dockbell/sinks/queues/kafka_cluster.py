@@ -1,7 +1,8 @@
 """The brokers of a Kafka cluster: which of them leads a partition, and one request at a time to each.
 
-The library's own producer goes on sending in the background after an attempt was given up, and its ``stop`` sends what
-waits; an event could then arrive after a later one of its record. Here nothing is sent that nobody waits for.
+The library's own producer continues to send in the background after an attempt has timed out, and its ``stop`` sends
+all messages that wait; an event could then arrive after a later one of its record. A cluster sends a message only while
+an attempt waits for it.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class Cluster:
             return known
 
     async def _look_up(self, name: str | None) -> _Topic:
-        """Ask for the brokers, and for the leaders of a topic; a cluster may make a topic that somebody asks for."""
+        """Ask for the brokers, and for the leaders of a topic; the request may make the cluster create the topic."""
         answer = await self._ask(MetadataRequest([] if name is None else [name]))
         self._brokers = {number: self._meet((host, port)) for number, host, port, *_ in answer.brokers}
         topic = _Topic({}, anyio.current_time() + _LEADERS_FOR.total_seconds())

@@ -1105,6 +1105,19 @@ async def test_a_pass_states_what_it_has_shown(rig: Rig) -> None:
     assert [each["through_sequence"] for each in said] == [0, 4, 7, 10]
 
 
+async def test_passes_with_the_same_doubt_are_certified_once_a_minute(rig: Rig) -> None:
+    """A small list is read every few seconds, and what waits may wait for hours."""
+    await rig.read_whole()
+    rig.clock.pass_(20)
+    rig.source.put("a", status="packed")
+    await rig.poll()
+    rig.source.records["a"] = {**rig.source.records["a"], "status": "new", "updated_at": "2026-11-21T11:00:00Z"}
+    for _ in range(5):
+        await rig.read_whole(after=1)
+    verdicts = [each["verdict"] for each in await rig.statements("reconciled")]
+    assert verdicts == ["equal", "doubtful"]
+
+
 async def test_a_certificate_counts_what_is_held_whichever_run_held_it(rig: Rig) -> None:
     await rig.read_whole()
     old = dict(rig.source.records["a"])
@@ -1112,7 +1125,8 @@ async def test_a_certificate_counts_what_is_held_whichever_run_held_it(rig: Rig)
     rig.source.put("a", status="packed")
     await rig.poll()
     current, rig.source.records["a"] = rig.source.records["a"], old
-    for _ in range(3):
+    for number in range(3):
+        rig.source.records["b"]["weight"] = number  # a pass that finds a change is certified, however soon
         await rig.read_whole(after=1)
     said = await rig.statements("reconciled")
     assert [(each["verdict"], each["held"]) for each in said[1:]] == [("doubtful", 1)] * 3

@@ -5,7 +5,7 @@ Feeds without ``updated_since`` are read by passes only; for polled feeds passes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -38,7 +38,8 @@ _SUSPECTED_AT_ONCE: Final = 20_000
 _CHECKPOINT_KEPT: Final = timedelta(hours=1)
 """A pass that was interrupted longer ago begins anew: too much has moved meanwhile."""
 _CERTIFIED_FOR: Final = timedelta(minutes=1)
-"""So long a pass that found all equal is not certified anew: small lists are read every few seconds."""
+"""So long a pass that changes nothing and finds what the last found is not certified anew: small lists are read every
+few seconds, and a deletion may wait for hours."""
 
 
 class Reconciler:
@@ -53,7 +54,7 @@ class Reconciler:
         self.rewrite_most: int | None = REWRITE_MOST
         self._feed = feed
         self._timer = PassTimer(feed)
-        self._certified: timedelta | None = None  # when a pass was certified last without doubt, by the steady clock
+        self._certified: tuple[Hashable, timedelta] | None = None  # what the last certificate said, by the steady clock
         self._turn = anyio.Lock()  # of passes: an operator may ask for one while another goes on
         self.absence_check = AbsenceCheck(feed, self._timer.wait_for_nothing)
         self._deletions = DeletionDecider(feed, self.absence_check)
@@ -274,7 +275,8 @@ class Reconciler:
             ChangeKind.DELETED: tally.deleted,
             ChangeKind.RESTORED: tally.restored,
         }
-        if decision.suspended or decision.waiting or tally.drifted or tally.held or tally.bad or holds:
+        doubts = (decision.suspended, decision.waiting, holds + tally.drifted, tally.bad)
+        if any(doubts) or tally.held:
             verdict = PassVerdict.DOUBTFUL
         else:
             verdict = PassVerdict.REPAIRED if any(changes.values()) else PassVerdict.EQUAL
@@ -290,14 +292,18 @@ class Reconciler:
             digest=absentees.digest,
             verdict=verdict,
         )
-        if verdict is PassVerdict.EQUAL and self._is_certified():
+        is_quiet = not any(changes.values()) and not tally.missed
+        if is_quiet and self._is_certified(doubts):
             return statements
-        self._certified = None if verdict is PassVerdict.DOUBTFUL else feed.clocks.steady()
+        self._certified = doubts, feed.clocks.steady()
         return [*statements, reconciled(feed.feed, now, certificate)]
 
-    def _is_certified(self) -> bool:
-        """Return whether a certificate is so new that one that says the same may wait."""
-        return self._certified is not None and self._feed.clocks.steady() - self._certified < _CERTIFIED_FOR
+    def _is_certified(self, doubts: Hashable) -> bool:
+        """Return whether a certificate with the same doubts is so new that another may wait."""
+        if self._certified is None:
+            return False
+        said, at = self._certified
+        return said == doubts and self._feed.clocks.steady() - at < _CERTIFIED_FOR
 
 
 def _find_newest(found: RunSummary) -> datetime | None:

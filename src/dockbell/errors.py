@@ -12,6 +12,16 @@ Messages read *subject: fact, got value; remedy*, in lower case, and never hold 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
+
+NOT_SENT: Final = "not sent: "
+"""Begins the message about a request that was not sent, because of another that failed; its message follows."""
+
+
+def drop_subject(message: str) -> str:
+    """Return what a message says without its subject: the same fault meets each request of a source."""
+    message = message.removeprefix(NOT_SENT)
+    return message.partition(": ")[2] or message
 
 
 class DockbellError(Exception):
@@ -35,7 +45,15 @@ class SourceError(DockbellError):
 
 
 class SourceRefused(SourceError):
-    """The API rejects the key (401, 403) or the request itself, or a file that the request needs cannot be used."""
+    """The API rejects the key (401, 403) or the request itself, or a file that the request needs cannot be used.
+
+    Attributes:
+        retry_after: When the API is asked again, unless the key is replaced; None: when the feed is read again.
+    """
+
+    def __init__(self, message: str, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class RequestRefused(SourceRefused):

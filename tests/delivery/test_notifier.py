@@ -41,13 +41,15 @@ from dockbell.telemetry import (
 )
 from tests.fakes import NOON, Clock, Ear
 
-FEED, STOCK = Feed("main", "shipments"), Feed("main", "stock")
+FEED, STOCK, ITEMS = Feed("main", "shipments"), Feed("main", "stock"), Feed("main", "items")
 HOUR = timedelta(hours=1)
 TOLD_NOON = format_moment(NOON)
 FULL = DiskFills(3_000_000)
 SCHEMA = json.loads((files("dockbell.core.publishing") / "event.schema.json").read_bytes())
 DOWN = SinkFails("erp", "connection refused", timedelta(seconds=1))
 UP = SinkConnected("erp", "accepts events again")
+REFUSED = "HTTP 401; the API does not accept the key, check api_key"
+REFUSAL = f"GET /v1/shipments: {REFUSED}"
 PAUSED = SinkPaused("erp", "HTTP 410")
 
 
@@ -86,14 +88,18 @@ async def told(store: SqliteStore) -> Sequence[str]:
         ([SinkOverrun("erp", FEED, None)], ["overrun: sink erp: lost events of main/shipments"]),
         ([SinkOverrun("erp", NOTICES, None)], []),
         ([DOWN, DOWN], ["unreachable: sink erp: connection refused"]),
-        ([DOWN, UP], ["unreachable: sink erp: connection refused", "recovered: sink erp: works again"]),
         ([UP, SinkResumed("erp")], []),
-        ([PAUSED, SinkResumed("erp")], ["paused: sink erp: HTTP 410", "recovered: sink erp: works again"]),
+        ([PAUSED, SinkResumed("erp")], ["paused: sink erp: HTTP 410", "recovered: sink erp: was resumed"]),
         ([DOWN, PAUSED], ["unreachable: sink erp: connection refused", "paused: sink erp: HTTP 410"]),
         ([PAUSED, UP], ["paused: sink erp: HTTP 410"]),
+        ([FeedFails(FEED, REFUSAL), FeedFails(FEED, REFUSAL)], [f"refused: feed main/shipments: {REFUSAL}"]),
         (
-            [FeedFails(FEED, "HTTP 401"), FeedFails(FEED, "HTTP 401"), FeedMended(FEED)],
-            ["refused: feed main/shipments: HTTP 401", "recovered: feed main/shipments: works again"],
+            [FeedFails(FEED, REFUSAL), FeedFails(STOCK, f"GET /v1/stock: {REFUSED}")],
+            [f"refused: source main: shipments, stock are not read: {REFUSAL}"],
+        ),
+        (
+            [FeedFails(FEED, REFUSAL), FeedFails(STOCK, "GET /v1/stock: HTTP 404")],
+            [f"refused: feed main/shipments: {REFUSAL}", "refused: feed main/stock: GET /v1/stock: HTTP 404"],
         ),
         ([FeedMended(FEED)], []),
         (
@@ -106,7 +112,7 @@ async def told(store: SqliteStore) -> Sequence[str]:
         ),
         (
             [Stated(held(FEED, NOON, reason=HoldReason.DELETIONS, count=14, since=NOON))],
-            ["held: feed main/shipments: deletions: 14 records wait"],
+            ["held: feed main/shipments: 14 records absent, too many to believe that they were deleted"],
         ),
         ([Stated(rebaselined(FEED, NOON, ["query"]))], []),
         (
@@ -114,7 +120,12 @@ async def told(store: SqliteStore) -> Sequence[str]:
                 Stated(gap(FEED, NOON, began_at=NOON - HOUR, ended_at=NOON, reason=GapReason.UNAVAILABLE)),
                 Stated(gap(STOCK, NOON, began_at=None, ended_at=NOON, reason=GapReason.DOWN)),
             ],
-            [f"gap: source main: main/stock was not read from an unknown time to {TOLD_NOON}: down, 2 times"],
+            [
+                (
+                    f"gap: source main: shipments, stock were not read from an unknown time to {TOLD_NOON}:"
+                    " the API did not answer and dockbell did not run"
+                )
+            ],
         ),
         (
             [FULL, DiskHasRoom()],
@@ -132,11 +143,12 @@ async def told(store: SqliteStore) -> Sequence[str]:
 async def test_what_somebody_should_look_at_is_told_once(
     store: SqliteStore, facts: Sequence[Fact], notices: Sequence[str]
 ) -> None:
-    notifier, ear, _ = await open_notifier(store)
+    notifier, ear, clock = await open_notifier(store)
     for fact in facts:
         ear.telemetry.emit(fact)
+    clock.pass_(60)
     await notifier.run_once()
-    assert await told(store) == notices
+    assert sorted(await told(store)) == sorted(notices)
     for event in await read_all(store):
         Draft202012Validator(SCHEMA).validate(event)
 
@@ -144,20 +156,83 @@ async def test_what_somebody_should_look_at_is_told_once(
 async def test_what_happens_again_within_a_minute_is_counted_and_told_in_one_notice(store: SqliteStore) -> None:
     notifier, ear, clock = await open_notifier(store)
     assert await notifier.run_once() is None
-    ear.telemetry.emit(died(1))
+    crowded = [Crowded(number, 500, "::1") for number in range(1, 101)]
+    ear.telemetry.emit(crowded[0])
     assert await notifier.run_once() == NOON + timedelta(minutes=1)
-    for number in range(2, 100):
-        ear.telemetry.emit(died(number))
+    for fact in crowded[1:99]:
+        ear.telemetry.emit(fact)
     assert await notifier.run_once() == NOON + timedelta(minutes=1)
     assert len(await told(store)) == 1
     clock.pass_(60)
     assert await notifier.run_once() == NOON + timedelta(minutes=2)
-    assert (await told(store))[1:] == ["dead_letter: sink erp: main/shipments key99: HTTP 422, 98 times"]
+    assert (await told(store))[1:] == [f"crowded: server web: {crowded[98].describe()}, 98 times"]
     clock.pass_(60)
     assert await notifier.run_once() is None
-    ear.telemetry.emit(died(100))
+    ear.telemetry.emit(crowded[99])
     await notifier.run_once()
     assert len(await told(store)) == 3
+
+
+async def test_dead_letters_of_ten_seconds_are_told_in_one_notice(store: SqliteStore) -> None:
+    notifier, ear, clock = await open_notifier(store)
+    for number in range(1, 46):
+        ear.telemetry.emit(died(number))
+        assert await notifier.run_once() == NOON + timedelta(seconds=10)
+    clock.pass_(10)
+    await notifier.run_once()
+    assert await told(store) == ["dead_letter: sink erp: main/shipments key45: HTTP 422, 45 times"]
+
+
+async def test_a_key_that_is_refused_is_one_alert_and_one_end(store: SqliteStore) -> None:
+    notifier, ear, clock = await open_notifier(store)
+    for feed in (FEED, STOCK):
+        ear.telemetry.emit(FeedFails(feed, f"GET /v1/{feed.resource}: {REFUSED}"))
+        clock.pass_(20)
+        await notifier.run_once()
+    assert await told(store) == []
+    clock.pass_(20)
+    await notifier.run_once()
+    first = f"refused: source main: shipments, stock are not read: {REFUSAL}"
+    assert await told(store) == [first]
+    clock.pass_(60)
+    ear.telemetry.emit(FeedFails(ITEMS, f"GET /v1/items: {REFUSED}"))
+    ear.telemetry.emit(FeedFails(ITEMS, f"GET /v1/items: {REFUSED}"))
+    await notifier.run_once()
+    second = f"refused: source main: items, shipments, stock are not read: GET /v1/items: {REFUSED}"
+    assert await told(store) == [first, second]
+    for feed in (FEED, STOCK, ITEMS):
+        ear.telemetry.emit(FeedMended(feed))
+        await notifier.run_once()
+    assert await told(store) == [first, second, "recovered: source main: is read again"]
+    clock.pass_(120)
+    assert await notifier.run_once() is None
+
+
+async def test_a_feed_that_is_removed_is_no_part_of_an_alert_any_more(store: SqliteStore) -> None:
+    notifier, ear, clock = await open_notifier(store)
+    for feed in (FEED, STOCK):
+        ear.telemetry.emit(FeedFails(feed, REFUSAL))
+    clock.pass_(60)
+    await notifier.run_once()
+    notifier.forget([STOCK], [], [])
+    ear.telemetry.emit(FeedMended(FEED))
+    await notifier.run_once()
+    assert (await told(store))[1:] == ["recovered: source main: is read again"]
+
+
+async def test_a_gap_is_told_again_only_of_feeds_that_were_not_told_of(store: SqliteStore) -> None:
+    notifier, ear, clock = await open_notifier(store)
+    for feed in (FEED, STOCK):
+        ear.telemetry.emit(Stated(gap(feed, NOON, began_at=NOON - HOUR, ended_at=NOON, reason=GapReason.REFUSED)))
+        clock.pass_(10)
+        await notifier.run_once()
+    clock.pass_(60)
+    await notifier.run_once()
+    began = format_moment(NOON - HOUR)
+    assert await told(store) == [
+        f"gap: source main: {resource} was not read from {began} to {TOLD_NOON}: the API refused the requests"
+        for resource in ("shipments", "stock")
+    ]
 
 
 async def test_what_happens_while_a_notice_is_written_is_told_in_the_next(
@@ -173,6 +248,7 @@ async def test_what_happens_while_a_notice_is_written_is_told_in_the_next(
 
     monkeypatch.setattr(store.feed(NOTICES), "publish", publish_slowly)
     ear.telemetry.emit(died(1))
+    clock.pass_(10)
     await notifier.run_once()
     clock.pass_(60)
     await notifier.run_once()
@@ -196,23 +272,27 @@ async def test_notices_are_published_as_they_come_and_again_after_the_store_fail
     async with anyio.create_task_group() as group:
         group.start_soon(notifier.run)
         rings = store.outbox.rings
-        ear.telemetry.emit(died(1))
+        ear.telemetry.emit(Crowded(3, 500, "::1"))
         with anyio.fail_after(5):
             while not any(isinstance(fact, AgentFails) for fact in ear.facts):  # noqa: ASYNC110  # told by no event
                 await anyio.sleep(0.002)
             ear.telemetry.emit(PAUSED)
             await store.outbox.wait(rings)
         group.cancel_scope.cancel()
-    assert await told(store) == ["dead_letter: sink erp: main/shipments key1: HTTP 422", "paused: sink erp: HTTP 410"]
+    assert [notice.partition(":")[0] for notice in await told(store)] == ["crowded", "paused"]
 
 
 async def test_what_was_wrong_with_a_sink_is_forgotten_with_it(store: SqliteStore) -> None:
-    notifier, ear, _ = await open_notifier(store)
+    notifier, ear, clock = await open_notifier(store)
+    for _ in range(2):
+        ear.telemetry.emit(DOWN)
+        clock.pass_(60)
+        await notifier.run_once()
+        notifier.forget([], ["erp"], [])
     ear.telemetry.emit(DOWN)
-    await notifier.run_once()
     notifier.forget([], ["erp"], [])
-    ear.telemetry.emit(DOWN)
-    await notifier.finish()
+    clock.pass_(60)
+    await notifier.run_once()
     assert await told(store) == ["unreachable: sink erp: connection refused"] * 2
 
 
@@ -265,7 +345,7 @@ async def test_what_happens_again_and_is_over_before_it_is_published_is_not_told
         clock.pass_(5)
         ear.telemetry.emit(fact)
         await notifier.run_once()
-    assert await told(store) == ["paused: sink erp: HTTP 410", "recovered: sink erp: works again"]
+    assert await told(store) == ["paused: sink erp: HTTP 410", "recovered: sink erp: was resumed"]
     clock.pass_(120)
     assert await notifier.run_once() is None
     assert len(await told(store)) == 2
@@ -275,17 +355,19 @@ async def test_what_happens_again_and_is_over_before_it_is_published_is_not_told
 
 
 async def test_an_alert_and_its_end_arrive_in_order_and_no_other_waits_for_them(store: SqliteStore) -> None:
-    notifier, ear, _ = await open_notifier(store)
-    for fact in (DOWN, PAUSED, died(1), UP, FeedFails(FEED, "HTTP 401")):
-        ear.telemetry.emit(fact)
-    await notifier.run_once()
+    notifier, ear, clock = await open_notifier(store)
+    for facts in ((DOWN, PAUSED, FeedFails(FEED, "HTTP 401")), (UP, died(1))):
+        for fact in facts:
+            ear.telemetry.emit(fact)
+        clock.pass_(60)
+        await notifier.run_once()
     events = await store.read_events(NOTICES, 0, 100)
     assert [(event.key, event.change) for event in events] == [
         ("unreachable,sink,erp", "unreachable"),
         ("paused,sink,erp", "paused"),
-        ("dead_letter,sink,erp", "dead_letter"),
-        ("unreachable,sink,erp", "recovered"),
         ("refused,feed,main%2Fshipments", "refused"),
+        ("unreachable,sink,erp", "recovered"),
+        ("dead_letter,sink,erp", "dead_letter"),
     ]
     documents = await read_all(store)
     assert documents[3]["data"]["resolves"] == "unreachable"

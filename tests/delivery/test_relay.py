@@ -268,7 +268,7 @@ async def test_it_is_told_when_a_sink_takes_nothing_and_when_it_takes_events_aga
         relay.stop()
     told = [str(fact) for fact in ear.facts if isinstance(fact, SinkFails | SinkConnected)]
     assert told == [
-        "sink screen: connection refused; retrying in 1.0 s",
+        "sink screen: connection refused; retrying in 1 s",
         "sink screen: connected, accepts events again",
     ]
 

@@ -35,7 +35,7 @@ _NOTICES: Final = {
     "overrun": ("a sink", "It took nothing for so long that it lost events."),
     "unreachable": ("a sink or a source", "The sink cannot deliver now, or the API has not answered for a minute."),
     "paused": ("a sink", "It takes nothing until `dockbell resume`."),
-    "refused": ("a feed", "It cannot be read."),
+    "refused": ("a feed, or a source", "It cannot be read; of a source, several feeds cannot, for the same reason."),
     "held": ("a feed", "Changes wait for your decision."),
     "died": ("a process", "It did not shut down cleanly; this process continues where it was."),
     "disk": ("the store", "Its disk is nearly full."),

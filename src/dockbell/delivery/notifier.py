@@ -5,7 +5,7 @@ It also stores the condition of each receiver, where other processes can read it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -16,7 +16,8 @@ from dockbell.admin.reasons import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
 from dockbell.core.model import JSON, NOTICES, Feed, NoticeKind, OutcomeKind, RunKind, Statement, StatementKind
 from dockbell.core.planning.forecast import in_words
 from dockbell.core.publishing.event import Composer
-from dockbell.core.publishing.statement import notice_key
+from dockbell.core.publishing.statement import GAP_WORDS, HoldReason, notice_key
+from dockbell.errors import drop_subject
 from dockbell.ports import Bell, Condition, Found, Store
 from dockbell.telemetry import (
     Crowded,
@@ -40,11 +41,20 @@ from dockbell.telemetry import (
     Stated,
     Telemetry,
 )
+from dockbell.telemetry.facts import count_of
 
 _QUIET: Final = timedelta(minutes=1)
 """Repeated alerts of one kind about the same thing within this time are counted in one notice."""
-_SOURCE_DOWN: Final = timedelta(minutes=1)
-"""An outage of an API that is over sooner is no alert."""
+_LASTING: Final = timedelta(minutes=1)
+"""A fault that may pass by itself, and does so sooner, is no alert: of an API, a feed or a receiver."""
+_GATHERED: Final = timedelta(seconds=10)
+"""What happens to several feeds or events at once is published in one notice."""
+
+
+_HELD_WORDS: Final = {
+    HoldReason.DELETIONS: "absent, too many to believe that they were deleted",
+    HoldReason.DRIFT: "changed in the same fields at once",
+}
 
 
 class _Alert(NamedTuple):
@@ -55,6 +65,13 @@ class _Alert(NamedTuple):
     name: str
 
 
+class _Cause(NamedTuple):
+    """Why feeds are not read: a key that is refused stops all feeds of its source."""
+
+    source: str
+    fault: str
+
+
 @dataclass(slots=True)
 class _News:
     """What is not published yet of one alert, or of its end."""
@@ -63,6 +80,7 @@ class _News:
     reason: str = ""
     count: int = 0
     is_new: bool = True  # nothing of it was published yet
+    is_whole: bool = False  # the reason tells of all that happened, not of the last
 
 
 class Notifier:
@@ -76,6 +94,9 @@ class Notifier:
         self._compose = Composer(NOTICES, name=name, singular="notice", epoch=store.epoch)
         self._news: dict[tuple[_Alert, bool], _News] = {}  # of alerts, and whether it is their end
         self._down: set[_Alert] = set()
+        self._refused: dict[Feed, str] = {}  # why feeds are not read
+        self._together: dict[str, set[Feed]] = {}  # by source, the feeds of which one alert tells
+        self._gaps: dict[str, list[Statement]] = {}  # by source, those that are not published yet
         self._passes: dict[Feed, tuple[int, datetime]] = {}  # how many failed in a row, and since when
         self._blind: set[Feed] = set()  # feeds whose failing passes are published
         self._found: dict[str, Found] = {}
@@ -95,8 +116,13 @@ class Notifier:
         """Forget the alerts about feeds and sinks that were removed, and end those about sources that were ended."""
         gone = {("feed", str(feed)) for feed in feeds} | {("sink", sink) for sink in sinks}
         self._down = {alert for alert in self._down if alert[1:] not in gone}
+        self._news = {each: news for each, news in self._news.items() if each[0][1:] not in gone}
         for source in sources:
-            self._note_up(NoticeKind.UNREACHABLE, "source", source, "is no longer read, or was reconfigured")
+            for kind in (NoticeKind.UNREACHABLE, NoticeKind.REFUSED):
+                self._note_up(kind, "source", source, "is no longer read, or was reconfigured")
+            self._together.pop(source, None)
+        for feed in feeds:
+            self._note_read(feed)
         self._blind -= {*feeds}
         self._found = {sink: found for sink, found in self._found.items() if ("sink", sink) not in gone}
 
@@ -112,8 +138,10 @@ class Notifier:
                 await self._bell.wait(rings)
 
     async def finish(self) -> None:
-        """Publish all waiting notices at once: no more facts will come."""
-        self._news = {each: news for each, news in self._news.items() if not self._is_early(news)}
+        """Publish all waiting notices at once, but of what may pass by itself: no more facts will come."""
+        self._news = {
+            each: news for each, news in self._news.items() if each[0] not in self._down or not self._is_early(news)
+        }
         for news in self._news.values():
             news.due = self._now()
         try:
@@ -127,6 +155,7 @@ class Notifier:
             unsaved, self._unsaved = self._unsaved, set()
             await self._health.note_conditions({sink: self._found[sink] for sink in unsaved if sink in self._found})
         now = self._now()
+        self._join_refusals(now)
         due = {each: news for each, news in self._news.items() if news.due <= now}
         notices = [_state(*each, news, now) for each, news in due.items() if news.count]
         told = {each: news.count for each, news in due.items()}
@@ -152,13 +181,14 @@ class Notifier:
     def _hear_of_sink(self, fact: Fact) -> None:
         match fact:
             case EventDied() if fact.feed != NOTICES:  # a notice about a notice would give another
-                self._note(NoticeKind.DEAD_LETTER, "sink", fact.sink, f"{fact.feed} {fact.key}: {fact.reason}")
+                reason = f"{fact.feed} {fact.key}: {fact.reason}"
+                self._note(NoticeKind.DEAD_LETTER, "sink", fact.sink, reason, after=_GATHERED)
             case SinkFails():
-                self._note_down(NoticeKind.UNREACHABLE, "sink", fact.sink, fact.reason)
+                self._note_down(NoticeKind.UNREACHABLE, "sink", fact.sink, fact.reason, after=_LASTING)
             case SinkConnected():
-                self._note_up(NoticeKind.UNREACHABLE, "sink", fact.sink)
+                self._note_up(NoticeKind.UNREACHABLE, "sink", fact.sink, "delivers again")
             case SinkResumed():
-                self._note_up(NoticeKind.PAUSED, "sink", fact.sink)
+                self._note_up(NoticeKind.PAUSED, "sink", fact.sink, "was resumed")
             case SinkPaused():
                 self._note_down(NoticeKind.PAUSED, "sink", fact.sink, fact.reason)
             case SinkOverrun() if fact.feed != NOTICES:
@@ -167,22 +197,20 @@ class Notifier:
     def _hear_of_source(self, fact: Fact) -> None:
         match fact:
             case SourceFails():
-                self._note_down(NoticeKind.UNREACHABLE, "source", fact.source, fact.reason, after=_SOURCE_DOWN)
+                self._note_down(NoticeKind.UNREACHABLE, "source", fact.source, fact.reason, after=_LASTING)
             case SourceAnswers():
                 words = f"answers again after {in_words(fact.after)}"
                 self._note_up(NoticeKind.UNREACHABLE, "source", fact.source, words)
             case FeedFails():
-                self._note_down(NoticeKind.REFUSED, "feed", str(fact.feed), fact.reason)
+                self._note_refused(fact.feed, fact.reason)
             case FeedMended():
-                self._note_up(NoticeKind.REFUSED, "feed", str(fact.feed))
+                self._note_read(fact.feed)
             case Stated() if fact.statement.kind is StatementKind.HELD:
                 details = fact.statement.details
-                reason = f"{details['reason']}: {details['count']} records wait"
+                reason = f"{count_of(details['count'], 'record')} {_HELD_WORDS[details['reason']]}"
                 self._note(NoticeKind.HELD, "feed", str(fact.statement.feed), reason)
             case Stated() if fact.statement.kind is StatementKind.GAP:
-                feed, details = fact.statement.feed, fact.statement.details
-                reason = f"{feed} was not read from {details['from'] or 'an unknown time'} to {details['to']}"
-                self._note(NoticeKind.GAP, "source", feed.source, f"{reason}: {details['reason']}")
+                self._note_gap(fact.statement)
 
     def _hear_of_dockbell(self, fact: Fact) -> None:
         match fact:
@@ -199,6 +227,67 @@ class Notifier:
             case DiskHasRoom():
                 self._note_up(NoticeKind.DISK, "store", "disk", "has free space again")
 
+    def _note_refused(self, feed: Feed, reason: str) -> None:
+        """Alert of a feed that is not read, or of one more of those of which one alert tells already."""
+        self._refused[feed] = reason
+        together = self._together.get(feed.source, set())
+        if feed in together:
+            return
+        if self._find_cause(feed) in map(self._find_cause, together):
+            together.add(feed)
+            self._note_together(feed.source)
+        else:
+            self._note_down(NoticeKind.REFUSED, "feed", str(feed), reason, after=_LASTING)
+
+    def _note_read(self, feed: Feed) -> None:
+        self._refused.pop(feed, None)
+        together = self._together.get(feed.source, set())
+        if feed not in together:
+            self._note_up(NoticeKind.REFUSED, "feed", str(feed), "is read again")
+            return
+        together.discard(feed)
+        if not together:
+            del self._together[feed.source]
+            self._note_up(NoticeKind.REFUSED, "source", feed.source, "is read again")
+
+    def _join_refusals(self, now: datetime) -> None:
+        """Make one alert of those that are due for several feeds of a source by one cause: a key that is refused."""
+        unpublished = {
+            feed: news
+            for feed in self._refused
+            if (news := self._news.get((_Alert(NoticeKind.REFUSED, "feed", str(feed)), False))) and news.is_new
+        }
+        for cause in {self._find_cause(feed) for feed, news in unpublished.items() if news.due <= now}:
+            alike = {feed for feed in unpublished if self._find_cause(feed) == cause}
+            if len(alike) > 1:
+                for feed in alike:
+                    alert = _Alert(NoticeKind.REFUSED, "feed", str(feed))
+                    self._down.discard(alert)
+                    del self._news[alert, False]
+                self._together.setdefault(cause.source, set()).update(alike)
+                self._down.add(_Alert(NoticeKind.REFUSED, "source", cause.source))
+                self._note_together(cause.source)
+
+    def _note_together(self, source: str) -> None:
+        alike: dict[_Cause, list[Feed]] = {}
+        for feed in sorted(self._together[source]):
+            alike.setdefault(self._find_cause(feed), []).append(feed)
+        reasons = [
+            f"{', '.join(feed.resource for feed in feeds)} are not read: {self._refused[feeds[0]]}"
+            for feeds in alike.values()
+        ]
+        self._note(NoticeKind.REFUSED, "source", source, "; ".join(reasons), is_whole=True)
+
+    def _find_cause(self, feed: Feed) -> _Cause:
+        return _Cause(feed.source, drop_subject(self._refused[feed]))
+
+    def _note_gap(self, gap: Statement) -> None:
+        """Tell of what a source did not show in one notice: its feeds are read again one after the other."""
+        source = gap.feed.source
+        news = self._news.get((_Alert(NoticeKind.GAP, "source", source), False))
+        gaps = self._gaps[source] = [*(self._gaps[source] if news is not None and news.count else ()), gap]
+        self._note(NoticeKind.GAP, "source", source, _describe_gaps(gaps), after=_GATHERED, is_whole=True)
+
     def _count_pass(self, fact: Fact) -> None:
         """Alert when passes fail for long, and when one is complete again; polls may succeed meanwhile."""
         if not isinstance(fact, RunEnded) or fact.kind is not RunKind.PASS:
@@ -212,6 +301,8 @@ class Notifier:
             return
         count, since = self._passes.get(feed, (0, self._now()))
         self._passes[feed] = count + 1, since
+        if _Alert(NoticeKind.UNREACHABLE, "source", feed.source) in self._down:
+            return  # that tells it
         if feed not in self._blind and count + 1 >= PASSES_FAILED and self._now() - since > PASSES_FAILING:
             self._blind.add(feed)
             reason = f"{count + 1} passes failed in a row: {problem}; {PASSES_BLIND}"
@@ -249,7 +340,7 @@ class Notifier:
             self._down.add(alert)
             self._note(*alert, reason, after=after)
 
-    def _note_up(self, kind: NoticeKind, subject: str, name: str, words: str = "works again") -> None:
+    def _note_up(self, kind: NoticeKind, subject: str, name: str, words: str) -> None:
         """Publish that an alert is over, unless nothing was told of it."""
         alert = _Alert(kind, subject, name)
         if alert not in self._down:
@@ -276,15 +367,29 @@ class Notifier:
         *,
         after: timedelta = timedelta(0),
         is_over: bool = False,
+        is_whole: bool = False,
     ) -> None:
-        news = self._news.setdefault((_Alert(kind, subject, name), is_over), _News(self._now() + after))
+        new = _News(self._now() + after, is_whole=is_whole)
+        news = self._news.setdefault((_Alert(kind, subject, name), is_over), new)
         news.reason = reason
         news.count += 1
         self._bell.ring()
 
 
+def _describe_gaps(gaps: Sequence[Statement]) -> str:
+    """Return which feeds of a source were not read, from when until when, and why."""
+    resources = ", ".join(sorted({gap.feed.resource for gap in gaps}))
+    began = [gap.details["from"] for gap in gaps]
+    since = "an unknown time" if None in began else min(began)
+    until = max(gap.details["to"] for gap in gaps)
+    reasons = " and ".join(dict.fromkeys(GAP_WORDS[gap.details["reason"]] for gap in gaps))
+    were = "were" if len({gap.feed for gap in gaps}) > 1 else "was"
+    return f"{resources} {were} not read from {since} to {until}: {reasons}"
+
+
 def _state(alert: _Alert, is_over: bool, news: _News, now: datetime) -> Statement:  # the key of a dict
-    details: dict[str, JSON] = {alert.subject: alert.name, "reason": news.reason, "count": news.count}
+    details: dict[str, JSON] = {alert.subject: alert.name, "reason": news.reason}
+    details["count"] = 1 if news.is_whole else news.count
     if is_over:
         return Statement(NOTICES, NoticeKind.RECOVERED, now, details | {"resolves": alert.kind}, notice_key(*alert))
     return Statement(NOTICES, alert.kind, now, details, notice_key(*alert))

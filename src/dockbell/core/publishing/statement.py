@@ -36,6 +36,18 @@ class GapReason(StrEnum):
     OVERRUN = "overrun"  # of one sink only: it took nothing for so long that its events were dropped
 
 
+GAP_WORDS: Final[Mapping[str, str]] = {
+    GapReason.DOWN: "dockbell did not run",
+    GapReason.REFUSED: "the API refused the requests",
+    GapReason.UNAVAILABLE: "the API did not answer",
+    GapReason.NO_BUDGET: "the budget of the key was used up",
+    GapReason.STORE_UNAVAILABLE: "the store could not be written",
+    GapReason.STORE_LOST: "the store was lost, or restored from a backup",
+    GapReason.OVERRUN: "the sink accepted nothing for too long",
+}
+"""What people read of the reasons."""
+
+
 class HoldReason(StrEnum):
     """Why changes wait for an operator."""
 

@@ -21,7 +21,11 @@ _TITLES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
         "sink {name} cannot deliver",
         "Its events wait; dockbell delivers them when the receiver is back.",
     ),
-    (NoticeKind.REFUSED, "feed"): ("{name} cannot be read", 'Run "dockbell status".'),
+    (NoticeKind.REFUSED, "feed"): ("{name} cannot be read", '"dockbell status" shows whether it is still so.'),
+    (NoticeKind.REFUSED, "source"): (
+        "feeds of source {name} cannot be read",
+        '"dockbell status" shows which are still not read.',
+    ),
     (NoticeKind.HELD, "feed"): (
         "changes of {name} wait for a decision",
         'Run "dockbell deletes" and "dockbell drift".',
@@ -46,6 +50,17 @@ _TITLES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 """The title of each kind of notice, by what it is about, and what follows from it or what to do."""
 
 
+_SUBJECTS: Final[Mapping[str, str]] = {
+    "feed": "{name}",
+    "sink": "Sink {name}",
+    "source": "Source {name}",
+    "process": "Process {name}",
+    "store": "The {name}",
+    "server": "The {name} server",
+}
+"""What an end is told of, as the subject of its sentence."""
+
+
 class Text(NamedTuple):
     title: str
     body: str
@@ -61,17 +76,18 @@ def write_text(event: Event, *, repeated: int = 0) -> Text:
     """
     document = decode(event.body)
     data = document["data"]
-    dockbell = printable(document["source"].split("/")[2])
+    name = printable(document["source"].split("/")[2])
+    dockbell = "dockbell" if name == "dockbell" else f"dockbell {name}"
     title, lines, kind = _describe_notice(data) if document["type"].startswith("dockbell.notice.") else _tell(event)
     if repeated:
         lines.append(f"{repeated} more of this kind since the last message.")
     at = parse_moment(document["time"])
     assert at is not None
     lines.append("")
-    lines.append(f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}, dockbell {dockbell}")
+    lines.append(f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}, {dockbell}")
     revision = f" r{event.revision}" if event.is_of_record else ""
     lines.append(f"{document['partitionkey']} #{event.sequence}{revision} {event.id}")
-    return Text(f"dockbell {dockbell}: {title}", "\n".join(lines), kind)
+    return Text(f"{dockbell}: {title}", "\n".join(lines), kind)
 
 
 def _describe_notice(data: JSON) -> tuple[str, list[str], str]:
@@ -81,7 +97,12 @@ def _describe_notice(data: JSON) -> tuple[str, list[str], str]:
     title, advice = _TITLES.get((data.get("resolves", data["statement"]), subject), (f"{subject} {{name}}", ""))
     title, times = title.format(name=name), f" ({data['count']} times)" if data["count"] > 1 else ""
     if is_over:
-        return f"resolved: {title}", [f"{reason.capitalize()}."], "success"
+        return f"resolved: {title}", [f"{_SUBJECTS.get(subject, '{name}').format(name=name)} {reason}."], "success"
+    if data["statement"] == NoticeKind.PAUSED:
+        reason = f"Paused {reason}." if reason == "by an operator" else f"Paused: {reason}"
+    elif data["statement"] == NoticeKind.DEAD_LETTER and data["count"] > 1:
+        title, times = f"sink {name} has {data['count']} new dead letters", ""
+        reason = f"The last: {reason}"
     is_grave = data["statement"] in (NoticeKind.UNREACHABLE, NoticeKind.REFUSED, NoticeKind.OVERRUN, NoticeKind.DISK)
     lines = [f"{reason}{times}", *([advice.format(name=name)] if advice else [])]
     return title, lines, "failure" if is_grave else "warning"

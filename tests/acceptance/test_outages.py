@@ -63,7 +63,7 @@ async def test_an_outage_costs_fewer_requests_than_quiet_and_all_feeds_go_on_soo
         began = anyio.current_time()
         await anyio.sleep(POLL_EVERY + 2 * TIMEOUT + 1)
         (reason,) = await reasons(dockbell)
-        assert reason.startswith("source main: no feed could be read")
+        assert reason.startswith("source main: no feed is read")
         await anyio.sleep(OUTAGE - (anyio.current_time() - began))
         first, *later = count_per_minute(dockbell, began)
         assert max(later) <= 60 / PROBE_EVERY + 1 < quiet

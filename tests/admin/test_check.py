@@ -104,7 +104,11 @@ async def test_a_key_that_is_not_accepted_fails(sandbox: str) -> None:
 
 async def test_an_api_that_is_away_fails_at_once() -> None:
     findings = await run_check(configure("http://127.0.0.1:9"))
-    assert [finding.fails for finding in findings] == [False, *[True] * 5, False]
+    assert [(each.subject, each.fails) for each in findings[1:]] == [
+        ("source main", True),
+        ("sink out", False),
+    ]
+    assert findings[1].detail.startswith("no feed can be read: ")
     assert "cannot connect to 127.0.0.1:9" in findings[1].detail
 
 
@@ -135,6 +139,17 @@ async def test_an_api_without_headers_is_said_to_have_none() -> None:
     assert detail.endswith(
         f'records in "items", no rate limit headers, {NO_DATE} the local clock, key /id, timestamp none'
     )
+
+
+async def test_what_fails_some_feeds_by_one_cause_is_told_once() -> None:
+    class Partial(Api):
+        def __call__(self, request: httpx.Request) -> httpx.Response:
+            return super().__call__(request) if request.url.path.endswith("/stock") else httpx.Response(503)
+
+    config = configure("http://api", ("items", "stock", "shipments"), "key", key=["/id"])
+    findings = await run_check(config, open_source=Partial(envelope="stock").open_source)
+    assert [(each.subject, each.fails) for each in findings[1:3]] == [("source main", True), ("main/stock", False)]
+    assert findings[1].detail.startswith("shipments, items cannot be read: GET /v1/shipments: HTTP 503")
 
 
 async def test_without_a_date_the_reset_tells_the_time() -> None:

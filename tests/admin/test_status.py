@@ -77,7 +77,7 @@ def test_what_is_known_of_a_feed_ages_by_our_clock_whatever_the_service_s_says(a
     read = replace(stands(poll=poll, progress=Progress(asked_at - MINUTE)), gap=blind)
     assert read.find_age(NOON) == 3 * MINUTE
     assert read.seen_until == NOON - 4 * MINUTE
-    assert list(describe_feed(read, NOON)) == ["was blind until 3m ago: refused"]
+    assert list(describe_feed(read, NOON)) == ["was not read until 3m ago: the API refused the requests"]
 
 
 def test_a_reading_of_before_our_clock_was_set_back_makes_nothing_fresher() -> None:
@@ -166,8 +166,8 @@ def test_an_outage_to_which_several_feeds_were_blind_is_one_remark() -> None:
     feeds = [replace(of(stands(), resource), gap=each) for resource, each in gaps.items()]
     other = replace(of(stands(), "warehouses"), gap=Gap(None, NOON - MINUTE, "store_lost"))
     assert [*describe_feeds(Status(NOON, "process 1", (*feeds, other), ()))] == [
-        "main: was blind in items, stock for up to 8m until 0s ago: down",
-        "main/warehouses: was blind until 1m ago: store_lost",
+        "main: items, stock were not read for up to 8m until 0s ago: dockbell did not run",
+        "main/warehouses: was not read until 1m ago: the store was lost, or restored from a backup",
     ]
 
 
@@ -204,8 +204,14 @@ def test_what_passes_by_itself_is_no_reason_to_look(status: FeedStatus) -> None:
             stands(drift=replace(DRIFT, decision=Decision.PUBLISH)),
             ["drift of /a, /b: publish, until a pass finds no more of it"],
         ),
-        (replace(stands(), gap=Gap(NOON - 9 * MINUTE, NOON - MINUTE, "down")), ["was blind for 8m until 1m ago: down"]),
-        (replace(stands(), gap=Gap(None, NOON - MINUTE, "store_lost")), ["was blind until 1m ago: store_lost"]),
+        (
+            replace(stands(), gap=Gap(NOON - 9 * MINUTE, NOON - MINUTE, "down")),
+            ["was not read for 8m until 1m ago: dockbell did not run"],
+        ),
+        (
+            replace(stands(), gap=Gap(None, NOON - MINUTE, "store_lost")),
+            ["was not read until 1m ago: the store was lost, or restored from a backup"],
+        ),
     ],
 )
 def test_what_is_worth_knowing_of_a_feed_is_said(status: FeedStatus, remarks: list[str]) -> None:
@@ -266,7 +272,8 @@ def down(minutes: float, **fields: Any) -> SinkState:
 
 
 def test_a_receiver_that_cannot_be_reached_is_a_reason_after_a_while() -> None:
-    assert judge(sink=down(0.5)) == []
+    assert judge(sink=down(0.1)) == []
+    assert judge(sink=down(0.5)) == ["sink erp: no event could be delivered for 30s: connection refused"]
     assert judge(sink=down(3)) == ["sink erp: no event could be delivered for 3m: connection refused"]
     assert judge(sink=down(6, owed=9, blocked=2, oldest=NOON - 6 * MINUTE)) == [
         "sink erp: an event has waited for 6m, 9 events owed, 2 keys blocked; last error: connection refused"
@@ -461,8 +468,8 @@ def test_feeds_of_a_source_that_fail_together_are_one_reason_also_for_those_that
     )
     (reason,) = find_reasons(Status(NOON, "process 1", status, ()))
     assert str(reason) in {
-        "source main: no feed could be read for 2m, 7 readings of 2 feeds failed; the last: HTTP 503",
-        "source main: no feed could be read for 2m, 7 readings of 2 feeds failed; the last: no answer",
+        "source main: no feed is read for 5m: HTTP 503 (7 readings failed)",
+        "source main: no feed is read for 5m: no answer (7 readings failed)",
     }
     assert (reason.about, reason.hinders) == ("source:main", True)
 
@@ -482,7 +489,7 @@ def test_a_source_of_which_a_feed_is_read_meanwhile_is_not_down() -> None:
 def test_a_first_reading_that_fails_is_told_of_the_source() -> None:
     first = FeedState(1, FEED, failing={RunKind.PASS: failure(1, 0.5)})
     reasons = judge(replace(READ, state=first), replace(READ, feed=Feed("main", "items"), state=first))
-    assert reasons == ["source main: no feed could be read for 30s, 2 readings of 2 feeds failed; the last: HTTP 503"]
+    assert reasons == ["source main: no feed is read: HTTP 503 (2 readings failed)"]
 
 
 def test_the_first_readings_of_many_feeds_are_one_line() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -14,6 +15,8 @@ from dockbell.detection.guarded import run_guarded
 from dockbell.errors import SchemaMismatch, SourceRefused, StoreError, StoreFull
 from dockbell.telemetry import AgentFails, FeedFails, FeedMended
 from tests.rig import Rig, open_rig
+
+MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -45,6 +48,19 @@ async def test_a_refused_key_is_told_stored_and_mended(rig: Rig) -> None:
     await run_guarded(rig.tracked, rig.read_whole, pause=False)
     assert (await rig.tracked.state()).problem == ""
     assert [type(fact) for fact in rig.ear.facts if isinstance(fact, FeedFails | FeedMended)] == [FeedFails, FeedMended]
+
+
+async def test_a_refused_key_says_when_the_api_is_asked_again(rig: Rig) -> None:
+    """The feed looks sooner whether the key was replaced, which costs no request."""
+
+    def refuse(_: int) -> None:
+        raise SourceRefused("GET /v1/stock: HTTP 401; check api_key", MINUTE)
+
+    rig.source.before_page = refuse
+    await run_guarded(rig.tracked, rig.read_whole, pause=False)
+    assert [fact.delay for fact in rig.ear.facts if isinstance(fact, FeedFails)] == [MINUTE]
+    rests = [rig.tracked.problems.note(SourceRefused("HTTP 401", MINUTE), "poll", MINUTE)[0] for _ in range(5)]
+    assert rests == [timedelta(seconds=5)] * 5
 
 
 async def test_a_refusal_is_mended_by_whoever_reads_again(rig: Rig) -> None:

@@ -398,7 +398,7 @@ async def test_after_a_429_the_whole_key_waits_as_long_as_asked(api: respx.MockR
     assert 20 * SECOND <= answered["stock"] < 21 * SECOND
     assert 20 * SECOND <= answered["shipments"] < 21 * SECOND
     assert [str(fact) for fact in facts if isinstance(fact, SourceWaits)] == [
-        "source main: GET /v1/shipments: HTTP 429, the key's budget is used up; retrying in 20.0 s"
+        "source main: GET /v1/shipments: HTTP 429, the key's budget is used up; retrying in 20 s"
     ]
 
 
@@ -607,7 +607,7 @@ async def test_while_the_key_is_refused_one_request_a_minute_asks_whether_it_sti
     assert told == {"HTTP 401; the API does not accept the key, check api_key"}
 
 
-async def test_a_key_that_was_replaced_is_found_by_the_next_probe(api: respx.MockRouter) -> None:
+async def test_a_key_that_was_replaced_is_used_at_once(api: respx.MockRouter) -> None:
     key = "OLD"
     asked: list[str] = []
 
@@ -619,12 +619,9 @@ async def test_a_key_that_was_replaced_is_found_by_the_next_probe(api: respx.Moc
     client = InventoryClient(BASE, lambda: key)
     with pytest.raises(SourceRefused):
         await client.read_page("shipments")
-    key = "NEW"
-    await anyio.sleep(59)
     with pytest.raises(SourceRefused):
         await client.read_page("shipments")
-    await anyio.sleep(1)
-
+    key = "NEW"
     await client.read_page("shipments")
     await client.read_page("shipments")
 

@@ -211,7 +211,7 @@ async def test_a_429_is_waited_for_as_long_as_the_service_asks() -> None:
         group.cancel_scope.cancel()
 
     assert [str(fact) for fact in facts if isinstance(fact, SourceWaits)] == [
-        "source main: GET /v1/items: HTTP 429, the key's budget is used up; retrying in 40.0 s"
+        "source main: GET /v1/items: HTTP 429, the key's budget is used up; retrying in 40 s"
     ]
 
 

@@ -18,6 +18,7 @@ from dockbell.telemetry import (
     FeedCleaned,
     FeedFails,
     RunEnded,
+    SinkFails,
     SourceWaits,
     Stopping,
     Telemetry,
@@ -212,7 +213,7 @@ def test_what_the_event_loop_repeats_is_told_once_a_minute_with_its_number() -> 
         shortage.format(0),
         "socket.accept() out of system resource (repeated 4999 times within 70 s)",
         "a line",
-        "socket.accept() out of system resource (repeated 1 times within 61 s)",
+        "socket.accept() out of system resource (repeated once within 61 s)",
         "another",
     ]
 
@@ -231,3 +232,46 @@ def test_what_is_not_the_same_is_all_told() -> None:
 def test_what_is_told_apart_has_an_end() -> None:
     said = [(0, "asyncio", f"error {number}") for number in range(1_000)]
     assert len(say(StringIO(), *said, (61, "dockbell", "a line"))) == 1_001
+
+
+def log_at(stream: StringIO, *facts: tuple[float, Fact]) -> list[str]:
+    """Log facts, each at a time in seconds; return the texts that are in the log."""
+    start_log(stream)
+    (handler,) = logging.getLogger().handlers
+    for at, fact in facts:
+        record = logging.LogRecord("dockbell", fact.level, __file__, 1, "%s", (fact,), None)
+        record.created, record.fact = 1_800_000_000 + at, fact
+        handler.handle(record)
+    return [json.loads(line)["text"] for line in stream.getvalue().splitlines()]
+
+
+def test_a_sink_that_fails_for_long_is_told_once_a_minute_and_each_new_reason_at_once() -> None:
+    refused, hung = (SinkFails("erp", reason, timedelta(seconds=5)) for reason in ("connection refused", "no answer"))
+    said = [*((number * 5.0, refused) for number in range(12)), (60.0, hung), (61.0, refused)]
+    assert log_at(StringIO(), *said) == [
+        "sink erp: connection refused; retrying in 5 s",
+        "sink erp: connection refused; retrying in 5 s (repeated 11 times within 60 s)",
+        "sink erp: no answer; retrying in 5 s",
+    ]
+
+
+def test_an_outage_is_told_once_of_all_feeds_whose_requests_were_not_sent() -> None:
+    def end(resource: str, problem: str) -> RunEnded:
+        return RunEnded(Feed("main", resource), RunKind.POLL, 0, 0, 0, timedelta(0), problem)
+
+    said = [
+        (0, end("stock", "GET /v1/stock: HTTP 503")),
+        (1, end("items", "GET /v1/items: HTTP 503")),
+        *((2, end(resource, "not sent: GET /v1/stock: HTTP 503")) for resource in ("stock", "items", "packages")),
+        (3, end("stock", "not sent: GET /v1/items: HTTP 503")),
+    ]
+    assert log_at(StringIO(), *said) == [
+        "main/stock: poll failed: GET /v1/stock: HTTP 503",
+        "main/items: poll failed: GET /v1/items: HTTP 503",
+        "main/stock: poll failed: not sent: GET /v1/stock: HTTP 503",
+    ]
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0, "now"), (0.2, "now"), (1.4, "in 1 s"), (90, "in 90 s")])
+def test_a_retry_is_told_in_whole_seconds(seconds: float, words: str) -> None:
+    assert str(SinkFails("erp", "no answer", timedelta(seconds=seconds))) == f"sink erp: no answer; retrying {words}"

@@ -25,7 +25,7 @@ from dockbell.core.model import JSON, RESOURCES, ClockSource, Delivery, Event, F
 from dockbell.core.publishing.filters import Filter
 from dockbell.core.reading.request import MAX_LIMIT
 from dockbell.core.reading.shape import is_own_id, learn_shape
-from dockbell.errors import DockbellError, SchemaMismatch, SinkRejected, SourceUnavailable
+from dockbell.errors import DockbellError, SchemaMismatch, SinkRejected, SourceUnavailable, drop_subject
 from dockbell.host.evaluator import SHARED
 from dockbell.ports import Sink, Source
 from dockbell.telemetry import Fact, RequestSent, SourceWaits, Telemetry
@@ -140,14 +140,29 @@ async def _check_source(
         source = open_source(name, Telemetry(ear.hear))
     except DockbellError as error:
         return [Finding(f"source {name}", fails=True, detail=str(error))]
+    found: list[Finding] = []
+    alike: dict[str, list[tuple[FeedSettings, Finding]]] = {}  # why feeds cannot be read: often all by one cause
     try:
-        return [
-            finding
-            for each in feeds
-            for finding in await _check_feed(source, each, ear, _find_conditions(config, each), seen)
-        ]
+        for each in feeds:
+            told, *judged = await _check_feed(source, each, ear, _find_conditions(config, each), seen)
+            if told.fails:
+                alike.setdefault(drop_subject(told.detail), []).append((each, told))
+            else:
+                found.append(told)
+            found += judged
     finally:
         await source.aclose()
+    return [*(_join(name, failures, len(feeds)) for failures in alike.values()), *found]
+
+
+def _join(source: str, failures: Sequence[tuple[FeedSettings, Finding]], feeds: int) -> Finding:
+    """Return one finding of what fails one feed, or several of a source."""
+    told = failures[0][1]
+    if len(failures) == 1:
+        return told
+    resources = ", ".join(each.resource for each, _ in failures)
+    which = "no feed can" if len(failures) == feeds else f"{resources} cannot"
+    return Finding(f"source {source}", fails=True, detail=f"{which} be read: {told.detail}")
 
 
 class _Ear:

@@ -18,14 +18,16 @@ from dockbell.config import format_duration
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import RESOURCES, Feed, RunKind
 from dockbell.core.planning.forecast import in_words
+from dockbell.core.publishing.statement import GAP_WORDS
 from dockbell.core.reading.shape import is_own_id
+from dockbell.errors import NOT_SENT, drop_subject
 from dockbell.ports import Condition, Failing, FeedState, Footprint, SinkState
 from dockbell.telemetry.facts import DiskFills, count_of
 
 OWED_MOST: Final = timedelta(minutes=5)
 """How long a sink may owe an event."""
-DOWN_MOST: Final = timedelta(minutes=1)
-"""How long a receiver may be unreachable."""
+DOWN_MOST: Final = timedelta(seconds=10)
+"""How long a receiver may be unreachable: it may have been restarted."""
 PASSES_FAILED: Final = 3
 """So many passes in a row may fail,"""
 PASSES_FAILING: Final = timedelta(minutes=15)
@@ -159,13 +161,14 @@ def describe_feed(status: FeedStatus, at: datetime, *, is_gap_told: bool = False
 
 
 def _describe_gaps(feeds: Sequence[FeedStatus], at: datetime) -> str:
-    """Return how long dockbell was blind to a feed, or at most to one of several, and until when."""
+    """Return how long a feed was not read, or the longest of several, and until when."""
     gaps = [(each.gap, each.offset) for each in feeds if each.gap is not None]
     lengths = [gap.ended_at - gap.began_at for gap, _ in gaps if gap.began_at is not None]
     ended = min(at - gap.ended_at - offset for gap, offset in gaps)
-    up_to, several = ("up to ", f" in {_list_resources(feeds)}") if len(feeds) > 1 else ("", "")
+    which, up_to = (f"{_list_resources(feeds)} were", "up to ") if len(feeds) > 1 else ("was", "")
     length = f" for {up_to}{format_age(max(lengths))}" if lengths else ""
-    return f"was blind{several}{length} until {format_age(ended)} ago: {gaps[0][0].reason}"
+    reason = gaps[0][0].reason
+    return f"{which} not read{length} until {format_age(ended)} ago: {GAP_WORDS.get(reason, reason)}"
 
 
 def _describe_reading(status: FeedStatus) -> Iterator[str]:
@@ -203,13 +206,14 @@ def _check_source(source: str, feeds: Sequence[FeedStatus], at: datetime, *, are
     others = [each for each in feeds if each.feed not in failing and not each.paused]
     is_down = len(failing) > 1 and all(each.read_at is None or each.read_at < since for each in others)
     if is_down:
-        tries = f"{sum(each.count for each in failing.values())} readings of {len(failing)} feeds failed"
         last = max(failing.values(), key=attrgetter("until"))
-        words = f"no feed could be read for {format_age(at - since)}, {tries}; the last: {last.problem}"
+        failed = f"{count_of(sum(each.count for each in failing.values()), 'reading')} failed"
+        words = f"{_describe_stop(feeds, feeds, at, last.problem.removeprefix(NOT_SENT))} ({failed})"
         yield Reason("source", source, words, Weight.FAILING)
     stopped = _find_alike(feeds, _cause_of_stop)
     for alike in stopped:
-        yield Reason("source", source, _describe_stop(alike, feeds, at), Weight.FAILING, _feeds_of(alike))
+        problem = "" if alike[0].state is None else alike[0].state.problem
+        yield Reason("source", source, _describe_stop(alike, feeds, at, problem), Weight.FAILING, _feeds_of(alike))
     drifting = _find_alike(feeds, _drift_held)
     for alike in drifting:
         words = _describe_drift([each.state for each in alike if each.state is not None])
@@ -247,16 +251,14 @@ def _cause_of_stop(status: FeedStatus) -> str:
 
     A key that is refused stops all feeds of a source, each by an answer to a request of its own.
     """
-    problem = "" if status.state is None or status.paused else status.state.problem
-    return problem.partition(": ")[2] or problem
+    return "" if status.state is None or status.paused else drop_subject(status.state.problem)
 
 
-def _describe_stop(stopped: Sequence[FeedStatus], feeds: Sequence[FeedStatus], at: datetime) -> str:
+def _describe_stop(stopped: Sequence[FeedStatus], feeds: Sequence[FeedStatus], at: datetime, problem: str) -> str:
     """Return why several feeds of a source are not read any more, and for how long none of them was."""
     read_at = max((each.read_at for each in stopped if each.read_at is not None), default=None)
     lapse = "" if read_at is None else f" for {format_age(at - read_at)}"
     which = "no feed is read" if len(stopped) == len(feeds) else f"{_list_resources(stopped)} are not read"
-    problem = "" if stopped[0].state is None else stopped[0].state.problem
     return f"{which}{lapse}: {problem}"
 
 
@@ -380,7 +382,8 @@ def _check_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, Weight]]:
             Weight.WAITING,
         )
     elif state.oldest is not None and at - state.oldest > OWED_MOST:
-        error = f"; last error: {state.last_error}" if state.last_error else ""
+        last = found.reason if is_down and found is not None else state.last_error
+        error = f"; last error: {last}" if last else ""
         waiting = f"{_count_owed(state)} owed, {count_of(state.blocked, 'key')} blocked"
         yield (
             f"an event has waited for {format_age(at - state.oldest)}, {waiting}{error}",

@@ -54,7 +54,7 @@ async def _attempt(feed: TrackedFeed, run_once: Callable[[], Awaitable[object]])
 async def _note_problem(feed: TrackedFeed, problem: DockbellError, agent: str) -> timedelta:
     rest, is_due = feed.problems.note(problem, agent, feed.clocks.steady())
     if is_due:
-        feed.report_problem(str(problem), rest)
+        feed.report_problem(str(problem), max(rest, getattr(problem, "retry_after", None) or rest))
         if not isinstance(problem, LeaseLost):  # then the store takes nothing of this feed from this process
             await feed.save_problem(str(problem))
     return rest

@@ -30,7 +30,8 @@ class Problems:
         """Take in what stops an agent; return for how long it rests, and whether the problem is to be reported.
 
         One odd answer costs little more than the run that met it: the rest begins short, and doubles with each failure
-        in a row up to a few of the feed's own intervals. A refused key costs no requests: the client probes it.
+        in a row up to a few of the feed's own intervals. A refused key costs no requests, because the client probes it;
+        the rest stays short, so that a replaced key is used soon.
         """
         self._problems[agent] = problem
         self._failures[agent] += 1
@@ -38,6 +39,8 @@ class Problems:
         is_due = words not in self._reported_at or now - self._reported_at[words] >= PROBE_PAUSE
         if is_due:
             self._reported_at[words] = now
+        if isinstance(problem, SourceRefused) and problem.retry_after is not None:
+            return _REST_FIRST, is_due
         return choose_rest(self._failures[agent], self._schedule.interval), is_due
 
     def mend(self, agent: str) -> str:

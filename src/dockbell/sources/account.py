@@ -20,7 +20,7 @@ from dockbell.config import Revealed, RevealedBytes
 from dockbell.core.model import Urgency
 from dockbell.core.reading.clock import WindowClock
 from dockbell.core.reading.request import Request
-from dockbell.core.reading.response import NOT_FOUND, Response, check_status, read_retry_after
+from dockbell.core.reading.response import NOT_FOUND, Response, check_status, excerpt, read_retry_after
 from dockbell.core.running.backoff import delay
 from dockbell.core.running.budget import Budget
 from dockbell.core.running.circuit_breaker import CircuitBreaker
@@ -58,6 +58,7 @@ _ODD_TRIES: Final = 4
 _ODD_WAIT_MOST: Final = timedelta(seconds=1.5)
 _SHORTEST_WAIT: Final = timedelta(seconds=0.5)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
+_REFUSALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _SHORTEST_SECRET: Final = 8  # shorter texts may be ordinary words
 
 
@@ -123,6 +124,7 @@ class Account:
         self._name = name
         self._reveal = reveal
         self._key: str | None = None
+        self._refused_key: str | None = None
         self._pool = pool
         self._fixed_headers = (
             (b"accept", b"application/json"),
@@ -206,6 +208,8 @@ class Account:
         """Return the answer to a request, unless what it asks for is known to be refused and this is not the probe."""
         while (gate := self._closed_gate(request)) is not None:
             refusals, place = gate
+            if refusals is self._key_gate and self._is_key_replaced():
+                refusals.reopen(now())
             if (probe := self._probes.get((refusals, place))) is not None:
                 await probe.wait()
             elif refusals.may_probe(request.collection, now()):
@@ -243,7 +247,7 @@ class Account:
 
     def _turned_away(self, request: Request, refusals: KeyGate) -> SourceError:
         if refusals is self._key_gate:
-            return SourceRefused(refusals.reason(request.collection))
+            return SourceRefused(refusals.reason(request.collection), refusals.wait(request.collection, now()))
         wait = max(refusals.wait(request.collection, now()), _SHORTEST_WAIT)
         return RateLimited(
             f"{request}: not sent: the API asked dockbell to wait, {wait.total_seconds():.0f} s are left", wait
@@ -257,14 +261,17 @@ class Account:
             self.etags.clear()
             if request.method != "GET":
                 return response
-            response, sent_at = await self._send(request, urgency, renewed, gated=False)
+            key = renewed
+            response, sent_at = await self._send(request, urgency, key, gated=False)
+        if response.status in _REFUSALS:
+            self._refused_key = key
         self._conclude(request, response, sent_at)
         return response
 
     def _conclude(self, request: Request, response: Response, sent_at: timedelta) -> None:
         """Note what an answer says of the key and the collection; SourceRefused where it refuses them (401, 403)."""
         collection = request.collection
-        if response.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        if response.status in _REFUSALS:
             self._throttles.accepted(collection, now(), asked_at=sent_at)
             try:
                 check_status(request, response)
@@ -272,6 +279,7 @@ class Account:
                 # An order may be forbidden for what stands in it.
                 if response.status == HTTPStatus.UNAUTHORIZED or request.method == "GET":
                     self._key_gate.refused(collection, str(error), now(), asked_at=sent_at)
+                    error.retry_after = self._key_gate.wait(collection, now())
                 raise
         elif response.status == HTTPStatus.TOO_MANY_REQUESTS:
             self._key_gate.accepted(collection, now(), asked_at=sent_at)
@@ -326,11 +334,13 @@ class Account:
                 )
             if allowance:
                 budgets[-1].learned(allowance, now())
+        if status >= HTTPStatus.BAD_REQUEST:
+            response = self._redactor.redact_answer(response)
         is_failure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        self._note_exchange(request, f"{request}: HTTP {status}" if is_failure else "")
+        self._note_exchange(request, f"{request}: HTTP {status}{excerpt(response)}" if is_failure else "")
         if status == HTTPStatus.UNAUTHORIZED and self._key == key:
             self._key = None  # it is looked up again before the next request
-        return (response if status < HTTPStatus.BAD_REQUEST else self._redactor.redact_answer(response)), started
+        return response, started
 
     def _note_exchange(self, request: Request, failure: str) -> None:
         """Note for the circuit breaker why the API has not answered a request; empty where it has, whatever it said."""
@@ -338,14 +348,14 @@ class Account:
             if self._breaker.failed(request.collection, failure, now()):
                 self._telemetry.emit(SourceFails(self._name, failure))
                 self.probe_queue.ring()
-        elif (opened_at := self._breaker.answered(request.collection)) is not None:
-            self._telemetry.emit(SourceAnswers(self._name, now() - opened_at))
+        elif (failed_since := self._breaker.answered(request.collection)) is not None:
+            self._telemetry.emit(SourceAnswers(self._name, now() - failed_since))
             self.probe_queue.ring()
 
     def _check_breaker(self, request: Request) -> None:
         """Refuse to send a request that its caller can do without for now, while the API answers nothing."""
         if not self._breaker.admit(request.collection, now()):
-            raise self.probe_queue.turned_away(request)
+            raise self.probe_queue.turned_away()
 
     def _charged(self, request: Request) -> tuple[Budget, ...]:
         """Return the budgets that a request counts in, the narrowest last: that is the one an answer speaks of."""
@@ -359,6 +369,13 @@ class Account:
         if request.body is not None:
             headers.append((b"content-type", b"application/json"))
         return headers
+
+    def _is_key_replaced(self) -> bool:
+        """Return whether the key is another than the one that the API refused last."""
+        try:
+            return self._refused_key not in (None, self._reveal().strip())
+        except ConfigError:
+            return False
 
     def _current_key(self) -> str:
         if self._key is None:

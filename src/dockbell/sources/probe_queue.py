@@ -10,6 +10,7 @@ import anyio
 
 from dockbell.core.reading.request import Request
 from dockbell.core.running.circuit_breaker import CircuitBreaker
+from dockbell.errors import NOT_SENT
 from dockbell.ports import Bell, BetweenTries
 from dockbell.sources.connection_pool import Unreached
 from dockbell.sources.request_queue import now
@@ -57,7 +58,7 @@ class ProbeQueue:
                     left = since + patience - now()
                     if left <= timedelta(0):
                         self._told.add(request.collection)
-                        raise self.turned_away(request)
+                        raise self.turned_away()
                     is_next = self._line[0] is ticket  # only this one keeps the time
                     wait = min(self._breaker.wait(now()), left) if is_next else left
                     with anyio.move_on_after(wait.total_seconds()):
@@ -66,14 +67,9 @@ class ProbeQueue:
             self._line.remove(ticket)
             self._news.ring()
 
-    def turned_away(self, request: Request) -> Unreached:
-        """Return the error of a request that is not sent."""
-        opened_at = self._breaker.opened_at
-        down = now() - (now() if opened_at is None else opened_at)
-        return Unreached(
-            f"{request}: not sent: all requests have failed for {down.total_seconds():.0f} s, "
-            f"the last: {self._breaker.reason}"
-        )
+    def turned_away(self) -> Unreached:
+        """Return the error of a request that is not sent: its message is that of the last that was."""
+        return Unreached(f"{NOT_SENT}{self._breaker.reason}")
 
     def _may_go(self, request: Request, ticket: object) -> bool:
         is_open = self._breaker.opened_at is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import string
+from collections.abc import Hashable
 from datetime import timedelta
 from typing import ClassVar, Final
 
@@ -28,6 +29,11 @@ class Fact(msgspec.Struct, frozen=True):
         """How much this one matters; the weight of its kind, unless its fields say otherwise."""
         return self.weight
 
+    @property
+    def sameness(self) -> Hashable:
+        """What it has in common with others that say the same: the log says it once a minute; None: it says each."""
+        return None
+
     def __str__(self) -> str:
         return _LINES.vformat(self.line, (), msgspec.structs.asdict(self))
 
@@ -46,6 +52,12 @@ _LINES: Final = _Lines()
 def count_of(number: int, noun: str) -> str:
     """Return a number of things in words: ``1 page``, ``2 pages``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def describe_retry(delay: timedelta) -> str:
+    """Return when something is tried again: ``retrying now``, ``retrying in 5 s``."""
+    seconds = round(delay.total_seconds())
+    return f"retrying in {seconds} s" if seconds else "retrying now"
 
 
 class CommandFinished(Fact, frozen=True):

@@ -40,7 +40,7 @@ class _Said:
 
 
 class OncePerMinute(logging.Filter):
-    """Keeps back what some loggers say again within a minute; what was kept back is told by its number afterwards.
+    """Keeps back what facts and some loggers say again within a minute, and tells afterwards how often that was.
 
     It is told before the next line of the log, whatever that is: no timer runs for it.
 
@@ -57,10 +57,12 @@ class OncePerMinute(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         self._tell_what_was_kept_back(record.created)
-        if record.name not in self._names:
+        fact = getattr(record, "fact", None)
+        sameness = fact.sameness if isinstance(fact, Fact) else None
+        if sameness is None and record.name not in self._names:
             return True
         line = record.getMessage().partition("\n")[0]
-        what = _identify(record, line)
+        what = _identify(record, line) if sameness is None else (type(fact), sameness)
         said = self._known.get(what)
         if said is not None and _is_fresh(said, record.created):
             said.unsaid += 1
@@ -74,7 +76,8 @@ class OncePerMinute(logging.Filter):
     def _tell_what_was_kept_back(self, now: float) -> None:
         for said in list(self._known.values()):
             if said.unsaid and not _is_fresh(said, now):
-                words = f"{said.line} (repeated {said.unsaid} times within {now - said.at:.0f} s)"
+                times = "once" if said.unsaid == 1 else f"{said.unsaid} times"
+                words = f"{said.line} (repeated {times} within {now - said.at:.0f} s)"
                 said.at, said.unsaid = now, 0
                 self._handler.handle(logging.LogRecord(__name__, said.level, __file__, 0, words, None, None))
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from dockbell.core.model import RESOURCES, ChangeKind, Feed, RunKind, Statement, StatementKind, Urgency
+from dockbell.errors import NOT_SENT, drop_subject
 from dockbell.ports import Tally
-from dockbell.telemetry.facts import Fact, count_of
+from dockbell.telemetry.facts import Fact, count_of, describe_retry
 
 _NOTABLE: Final = timedelta(seconds=10)
 """A pass that takes so long is logged, whatever it finds."""
@@ -42,10 +43,16 @@ class RequestSent(Fact, frozen=True):
 
 class SourceWaits(Fact, frozen=True):
     weight = logging.WARNING
-    line = "source {source}: {reason}; retrying in {delay:.1f} s"
     source: str
     reason: str
     delay: timedelta
+
+    @property
+    def sameness(self) -> Hashable:
+        return self.source, drop_subject(self.reason)
+
+    def __str__(self) -> str:
+        return f"source {self.source}: {self.reason}; {describe_retry(self.delay)}"
 
 
 class SourceFails(Fact, frozen=True):
@@ -108,7 +115,17 @@ class RunEnded(Fact, frozen=True):
         is_notable = is_rare or self.events > 0 or self.elapsed >= _NOTABLE
         return logging.INFO if self.kind is RunKind.PASS and is_notable else logging.DEBUG
 
+    @property
+    def sameness(self) -> Hashable:
+        """What was not sent fails by one cause, whichever feed of the source it was for."""
+        if not self.problem:
+            return None
+        subject = self.feed.source if self.problem.startswith(NOT_SENT) else self.feed
+        return subject, drop_subject(self.problem)
+
     def __str__(self) -> str:
+        if self.problem and not self.pages:
+            return f"{self.feed}: {self.kind} failed: {self.problem}"
         state = f"incomplete, {self.problem}" if self.problem else "complete"
         return (
             f"{self.feed}: {self.kind} {state}: {count_of(self.pages, 'page')}, {count_of(self.records, 'record')}, "
@@ -138,8 +155,12 @@ class FeedFails(Fact, frozen=True):
     reason: str
     delay: timedelta | None = None
 
+    @property
+    def sameness(self) -> Hashable:
+        return self.feed, self.reason
+
     def __str__(self) -> str:
-        again = "" if self.delay is None else f"; retrying in {self.delay.total_seconds():.0f} s"
+        again = "" if self.delay is None else f"; {describe_retry(self.delay)}"
         return f"{self.feed}: {self.reason}{again}"
 
 
@@ -153,6 +174,10 @@ class Stated(Fact, frozen=True):
 
     @property
     def level(self) -> int:
+        details = self.statement.details
+        if self.statement.kind is StatementKind.RECONCILED:
+            is_notable = any(details[name] for name in ("missed", "held", "quarantined"))
+            return logging.INFO if is_notable else logging.DEBUG
         return _WEIGHTS.get(self.statement.kind, logging.INFO)
 
     def __str__(self) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from datetime import datetime, timedelta
 
 from dockbell.config import Answer
 from dockbell.core.model import Delivery, Feed, Outcome
-from dockbell.telemetry.facts import Fact
+from dockbell.telemetry.facts import Fact, describe_retry
 
 
 class DeliverySettled(Fact, frozen=True):
@@ -151,7 +152,13 @@ class SinkFails(Fact, frozen=True):
     """A sink cannot reach its receiver, or is refused by it."""
 
     weight = logging.WARNING
-    line = "sink {sink}: {reason}; retrying in {delay:.1f} s"
     sink: str
     reason: str
     delay: timedelta
+
+    @property
+    def sameness(self) -> Hashable:
+        return self.sink, self.reason
+
+    def __str__(self) -> str:
+        return f"sink {self.sink}: {self.reason}; {describe_retry(self.delay)}"

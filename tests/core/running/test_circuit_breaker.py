@@ -65,6 +65,16 @@ def test_a_probe_that_hangs_does_not_keep_the_next_from_going(breaker: CircuitBr
     assert breaker.admit(ITEMS, NOON + PROBE_FIRST + 2 * SECOND)
 
 
+def test_an_answer_tells_since_when_requests_had_failed() -> None:
+    breaker = CircuitBreaker()
+    for number in range(FAILURES_MOST):
+        breaker.failed(STOCK, "HTTP 503", NOON + number * SECOND)
+
+    assert breaker.opened_at == NOON + (FAILURES_MOST - 1) * SECOND
+    assert breaker.answered(STOCK) == NOON
+    assert breaker.answered(STOCK) is None
+
+
 def test_an_answer_closes_it_for_all(breaker: CircuitBreaker) -> None:
     assert breaker.answered(STOCK) == NOON
 

@@ -187,6 +187,17 @@ def test_a_turn_is_lost_by_one_that_does_not_come() -> None:
     assert refusals.may_probe(SHIPMENTS, NOON + 2 * PROBE_EVERY)
 
 
+def test_a_replaced_key_is_probed_at_once() -> None:
+    refusals = KeyGate()
+    kill(refusals, NOON)
+    assert not refusals.may_probe(STOCK, NOON + SECOND)
+
+    refusals.reopen(NOON + SECOND)
+
+    assert refusals.wait(STOCK, NOON + SECOND) == timedelta(0)
+    assert refusals.reason(STOCK)
+
+
 def test_a_collection_is_alone_while_others_are_accepted() -> None:
     refusals = KeyGate()
     refuse(refusals, STOCK, NOON)

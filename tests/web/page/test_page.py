@@ -226,7 +226,7 @@ def test_what_fails_is_red_and_said_before_what_waits(browser: Browser, tmp_path
         stage.shop.is_failing = True
         expect(page.locator(".verdict.bad #verdict-words")).to_have_text("One thing fails", timeout=15_000)
         (reason,) = page.locator(".verdict .reasons li").all()
-        expect(reason).to_contain_text("source main: no feed could be read for")
+        expect(reason).to_contain_text("source main: no feed is read for")
         expect(reason).to_have_class("weight-failing")
         stage.shop.is_failing = False
         expect(page.locator(".verdict.well")).to_be_visible(timeout=40_000)

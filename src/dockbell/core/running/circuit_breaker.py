@@ -25,11 +25,13 @@ class CircuitBreaker:
 
     Attributes:
         opened_at: When it opened; None while it is closed.
+        failing_since: When the first request failed of those that opened it, or may; None where the last was answered.
         reason: The last failure.
     """
 
     def __init__(self) -> None:
         self.opened_at: timedelta | None = None
+        self.failing_since: timedelta | None = None
         self.reason = ""
         self._failures = 0  # in a row
         self._tried: set[str] = set()  # the collections that were asked for since the last answer
@@ -60,6 +62,8 @@ class CircuitBreaker:
         if self.opened_at is not None or collection in self._alone:
             return False
         self._failures += 1
+        if self.failing_since is None:
+            self.failing_since = now
         if self._failures < FAILURES_MOST:
             return False
         self.opened_at = now
@@ -68,11 +72,12 @@ class CircuitBreaker:
         return True
 
     def answered(self, collection: str) -> timedelta | None:
-        """Record an answer; return when the breaker had opened that this closes, None where it was closed."""
-        opened_at, self.opened_at = self.opened_at, None
-        if opened_at is not None:
+        """Record an answer; return since when requests had failed where this closes the breaker, None otherwise."""
+        failed_since = self.failing_since if self.opened_at is not None else None
+        if self.opened_at is not None:
             self._alone |= self._tried
+        self.opened_at = self.failing_since = None
         self._alone.discard(collection)
         self._tried.clear()
         self._failures = 0
-        return opened_at
+        return failed_since

@@ -61,6 +61,10 @@ class KeyGate:
         dues = [self._closed[place].due for place in (KEY, collection) if place in self._closed]
         return max([timedelta(0), *(due - now for due in dues)])
 
+    def reopen(self, now: timedelta) -> None:
+        """Let what is refused be probed at once: the key was replaced."""
+        self._closed = {place: replace(closed, due=min(closed.due, now)) for place, closed in self._closed.items()}
+
     def is_closed(self, collection: str) -> bool:
         return collection in self._closed
 

@@ -66,7 +66,7 @@ async def test_a_blind_feed_hinders(site: Served) -> None:
 
 
 async def test_a_receiver_that_cannot_be_reached_for_a_while_hinders(site: Served) -> None:
-    since = NOON - timedelta(seconds=50)
+    since = NOON - timedelta(seconds=9)
     await site.store.health.note_conditions({"erp": Found(Condition.DOWN, since, "connection refused")})
     assert (await site.client.get("/readyz")).json() == WELL
     since = NOON - timedelta(minutes=2)

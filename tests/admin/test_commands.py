@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from dockbell.admin.commands import (
+    AmbiguousFeed,
     HeldDrift,
     Result,
     UnknownFeed,
@@ -56,15 +57,21 @@ def test_feeds_are_named_in_full_or_by_a_resource_that_one_source_has(
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("shipments", '"shipments" is read from several sources; name one of main/shipments, other/shipments'),
         ("stok", 'feed "stok" is not configured; did you mean "stock"?'),
         ("main/stok", 'feed "main/stok" is not configured; did you mean "main/stock"?'),
         ("zebra", 'feed "zebra" is not configured; available: shipments, stock'),
     ],
 )
-def test_a_name_of_no_feed_or_of_several_is_refused(name: str, told: str) -> None:
+def test_a_name_of_no_feed_is_refused(name: str, told: str) -> None:
     with pytest.raises(UnknownFeed) as error:
         find_feeds([name], KNOWN)
+    assert str(error.value) == told
+
+
+def test_a_name_of_several_feeds_is_refused() -> None:
+    told = '"shipments" is read from several sources; name one of main/shipments, other/shipments'
+    with pytest.raises(AmbiguousFeed) as error:
+        find_feeds(["shipments"], KNOWN)
     assert str(error.value) == told
 
 

@@ -174,17 +174,27 @@ def test_dead_letters_are_discarded_and_records_on_hold_go_on_behind_them(letter
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("epr",), 'no sink "epr"; did you mean "erp"?'),
         (("retry", "erp"), "select dead letters with --feed, --key or --sequence, or pass only --all"),
         (("discard", "erp", "--all", "--key", "a"), "select dead letters with --feed, --key or --sequence, or"),
         (("retry", "old", "--all"), "sink old is no longer configured; you can only discard its dead letters"),
+    ],
+)
+def test_what_makes_no_sense_is_wrong_usage(letter: Filled, args: tuple[str, ...], told: str) -> None:
+    assert letter.misuse("dead", *args).startswith(f"Error: {told}")
+    assert len(letters(letter)) == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("epr",), 'no sink "epr"; did you mean "erp"?'),
         (("discard", "zebra", "--all"), 'no sink "zebra"; available: erp, floor, old'),
         (("show", "erp", "shipments", "3"), 'sink erp has no dead letter main/shipments #3; "dockbell dead erp" lists'),
         (("show", "erp", "stok", "3"), 'feed "stok" is not configured; did you mean "stock"?'),
     ],
 )
-def test_what_makes_no_sense_is_wrong_usage(letter: Filled, args: tuple[str, ...], told: str) -> None:
-    assert letter.misuse("dead", *args).startswith(f"Error: {told}")
+def test_what_does_not_exist_is_a_problem(letter: Filled, args: tuple[str, ...], told: str) -> None:
+    assert letter.misuse("dead", *args, code=1).startswith(f"error: {told}")
     assert len(letters(letter)) == 3
 
 

@@ -90,17 +90,17 @@ def test_all_resources_of_a_configuration_are_probed_by_default(quiet: str, conf
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "told", "code"),
     [
-        (("--source", "mian"), 'error: --source: unknown source "mian"; did you mean "main"?'),
-        (("--resource", "items"), "error: --resource: not read from these sources"),
+        (("--source", "mian"), 'error: --source: unknown source "mian"; did you mean "main"?', 1),
+        (("--resource", "items"), "error: --resource: not read from these sources", 2),
     ],
 )
-def test_what_the_configuration_does_not_have_is_wrong_usage(
-    args: tuple[str, ...], told: str, configure: Callable[[str], Path]
+def test_what_the_configuration_does_not_have_is_refused(
+    args: tuple[str, ...], told: str, code: int, configure: Callable[[str], Path]
 ) -> None:
     result = run("probe", *args, cwd=configure("http://127.0.0.1:9"))
-    assert (result.returncode, result.stdout) == (2, "")
+    assert (result.returncode, result.stdout) == (code, "")
     assert result.stderr.startswith(told)
 
 

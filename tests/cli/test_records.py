@@ -104,15 +104,21 @@ def test_what_was_never_stored_cannot_be_erased(filled: Filled) -> None:
     assert CliRunner().invoke(main, args).stderr == "main/shipments zebra: not in the store\n"
 
 
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
-        (("shipmets", "a"), 'feed "shipmets" is not configured; did you mean "shipments"?'),
-        (("shipments", ""), "a key must not be empty"),
-    ],
-)
-def test_what_makes_no_sense_is_wrong_usage(filled: Filled, args: tuple[str, ...], told: str) -> None:
-    assert filled.misuse("purge", *args) == f"Error: {told}"
+@pytest.mark.parametrize("command", ["purge", "why", "state"])
+def test_a_feed_that_does_not_exist_is_a_problem_and_a_key_that_cannot_be_is_wrong_usage(
+    filled: Filled, command: str
+) -> None:
+    told = 'error: feed "shipmets" is not configured; did you mean "shipments"?'
+    assert filled.misuse(command, "shipmets", "a", code=1) == told
+    assert filled.misuse(command, "shipments", "") == "Error: a key must not be empty"
+
+
+def test_a_record_that_dockbell_knows_nothing_of_is_explained_and_is_a_problem(filled: Filled) -> None:
+    lines = filled.run("why", "shipments", "zebra", code=1).splitlines()
+    assert lines[0] == "main/shipments zebra: unknown"
+    assert lines[-1].startswith("why: no run has seen it")
+    assert filled.ask("why", "shipments", "zebra", code=1)["record"] is None
+    assert filled.run("why", "shipments", "a")
 
 
 def test_traces_that_may_be_left_are_a_problem(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,11 +59,16 @@ def test_json_tells_whether_anything_changed(filled: Filled) -> None:
     [
         (("pause", "epr"), 'no sink "epr"; did you mean "erp"?'),
         (("resume", "zebra"), 'no sink "zebra"; available: erp, floor'),
-        (("pause", "erp", "--reason", " "), "--reason: must not be empty"),
+        (("replay", "epr", "--all"), 'no sink "epr"; did you mean "erp"?'),
+        (("replay", "erp", "--feed", "stok"), 'feed "stok" is not configured; did you mean "stock"?'),
     ],
 )
-def test_what_makes_no_sense_is_wrong_usage(filled: Filled, args: tuple[str, ...], told: str) -> None:
-    assert filled.misuse(*args) == f"Error: {told}"
+def test_what_does_not_exist_is_a_problem(filled: Filled, args: tuple[str, ...], told: str) -> None:
+    assert filled.misuse(*args, code=1) == f"error: {told}"
+
+
+def test_a_pause_without_a_reason_is_wrong_usage(filled: Filled) -> None:
+    assert filled.misuse("pause", "erp", "--reason", " ") == "Error: --reason: must not be empty"
 
 
 def test_what_waits_for_its_next_attempt_is_sent_at_once_by_retry(filled: Filled) -> None:
@@ -136,10 +141,8 @@ def test_nothing_that_is_chosen_is_fine_but_what_is_not_there_is_a_problem(fille
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("epr", "--all"), 'no sink "epr"; did you mean "erp"?'),
         (("erp",), "select events with at least one option, or pass only --all"),
         (("erp", "--all", "--failed"), "select events with at least one option, or pass only --all"),
-        (("erp", "--feed", "stok"), 'feed "stok" is not configured; did you mean "stock"?'),
         (
             ("floor", "--feed", "shipments"),
             "sink floor takes no events of main/shipments; check its sources and resources",
@@ -235,9 +238,9 @@ async def test_standard_output_takes_an_event(configure: Configure) -> None:
     assert outcome == f"{json.loads(event)['id']} delivered"
 
 
-async def test_a_sink_that_is_not_configured_is_wrong_usage(configure: Configure) -> None:
+async def test_a_sink_that_does_not_exist_is_a_problem(configure: Configure) -> None:
     result = await run_test("uot", configure(NOWHERE))
-    assert result.returncode == 2
+    assert result.returncode == 1
     assert 'no sink "uot"; did you mean "out"?' in result.stderr
     result = await run_test("out", configure(NOWHERE, ""))
     assert 'no sink "out"; no sinks are configured' in result.stderr

@@ -159,8 +159,6 @@ def test_nothing_is_left_of_a_record_that_was_purged(filled: Filled) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("shipmets",), 'feed "shipmets" is not configured; did you mean "shipments"?'),
-        (("shipments", ""), "a key must not be empty"),
         (("shipments", "a", "--find", "x"), "KEY selects one record; remove --find"),
         (("notices", "a"), "dockbell/notices has no records"),
     ],

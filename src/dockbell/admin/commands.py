@@ -25,14 +25,19 @@ _ASK_EVERY: Final = 10
 
 
 class UnknownFeed(ValueError):
-    """A name means no feed of the configuration, or several."""
+    """A name means no feed of the configuration."""
+
+
+class AmbiguousFeed(ValueError):
+    """A name means several feeds."""
 
 
 def find_feeds(names: Iterable[str], known: Sequence[Feed]) -> tuple[Feed, ...]:
     """Return the feeds that are named, ``source/resource`` or only the resource where one source has it; else all.
 
     Raises:
-        UnknownFeed: A name means none of them, or several.
+        UnknownFeed: A name means none of them.
+        AmbiguousFeed: A name means several of them.
     """
     found = [_find_feed(name, known) for name in names]
     return tuple(dict.fromkeys(found)) or tuple(known)
@@ -43,7 +48,7 @@ def _find_feed(name: str, known: Sequence[Feed]) -> Feed:
     if len(meant) == 1:
         return meant[0]
     if meant:
-        raise UnknownFeed(f'"{name}" is read from several sources; name one of {", ".join(map(str, meant))}')
+        raise AmbiguousFeed(f'"{name}" is read from several sources; name one of {", ".join(map(str, meant))}')
     names = dict.fromkeys(str(feed) if "/" in name else feed.resource for feed in known)
     raise UnknownFeed(f'feed "{name}" is not configured; {suggest(name, names)}')
 

@@ -9,7 +9,7 @@ import click
 
 from dockbell.cli.completion import complete_feeds, complete_sinks
 from dockbell.cli.deliveries import print_attempts
-from dockbell.cli.group import exit_if
+from dockbell.cli.group import NotFound, exit_if
 from dockbell.cli.options import (
     Chosen,
     all_option,
@@ -133,7 +133,7 @@ def show(config_path: str | None, *, sink: str, feed: str, sequence: int, as_jso
     _, found = _load(config, sink, selection, 1)
     if not found:
         (meant,) = selection.feeds
-        raise click.UsageError(
+        raise NotFound(
             f'sink {sink} has no dead letter {meant} #{sequence}; "dockbell dead {sink}" lists its dead letters'
         )
     (letter,) = found

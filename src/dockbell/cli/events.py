@@ -11,7 +11,7 @@ import click
 
 from dockbell.cli.completion import complete_resources, complete_sources
 from dockbell.cli.deliveries import print_attempts, tell_delivery
-from dockbell.cli.group import exit_if
+from dockbell.cli.group import NotFound, exit_if
 from dockbell.cli.options import ask_store, choose_feeds, config_option, read_followed
 from dockbell.cli.printing import print_event, print_json, print_raw, print_table, write_cell
 
@@ -92,7 +92,8 @@ def events(
     for option, known in {"sources": sources, "resources": resources, "changes": CHANGES}.items():
         for name in chosen[option]:
             if name not in known:  # no event can have it
-                raise click.UsageError(f'--{option[:-1]}: unknown {option[:-1]} "{name}"; {suggest(name, known)}')
+                error = NotFound if option == "sources" else click.UsageError  # resources and changes are fixed
+                raise error(f'--{option[:-1]}: unknown {option[:-1]} "{name}"; {suggest(name, known)}')
     types = find_types(config)
     for name in chosen["types"]:
         if name not in types:  # there may be some from before, of a named event that is gone

@@ -18,6 +18,10 @@ WRONG: Final = 2
 _INTERRUPTED: Final = 130
 
 
+class NotFound(DockbellError):
+    """What a command names does not exist."""
+
+
 def exit_if(problem: object) -> None:
     """End with exit code 1 where there is a problem."""
     if problem:

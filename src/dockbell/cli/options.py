@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 import click
 
 from dockbell.cli.completion import complete_feeds
+from dockbell.cli.group import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,36 +117,40 @@ def choose_sink(config: Config, name: str, others: Iterable[str] = ()) -> None:
     """Refuse the name of a sink that is neither configured nor one of the others.
 
     Raises:
-        click.UsageError: There is no such sink.
+        NotFound: There is no such sink.
     """
     from dockbell.config import suggest
 
     known = dict.fromkeys([*config.sinks, *others])
     if name not in known:
-        raise click.UsageError(f'no sink "{name}"; {suggest(name, known) if known else "no sinks are configured"}')
+        raise NotFound(f'no sink "{name}"; {suggest(name, known) if known else "no sinks are configured"}')
 
 
 def choose_feeds(config: Config, names: Iterable[str], others: Iterable[Feed] = ()) -> tuple[Feed, ...]:
     """Return the feeds that are named, of those that are configured and the others; all where none is named.
 
     Raises:
-        click.UsageError: A name means none of them, or several.
+        NotFound: A name means none of them.
+        click.UsageError: A name means several of them.
     """
-    from dockbell.admin.commands import UnknownFeed, find_feeds
+    from dockbell.admin.commands import AmbiguousFeed, UnknownFeed, find_feeds
     from dockbell.core.model import Feed
 
     known = dict.fromkeys([*(Feed(each.source, each.resource) for each in config.feeds()), *others])
     try:
         return find_feeds(names, list(known))
-    except UnknownFeed as error:
+    except AmbiguousFeed as error:
         raise click.UsageError(str(error)) from error
+    except UnknownFeed as error:
+        raise NotFound(str(error)) from error
 
 
 def read_selection(config: Config, chosen: Chosen) -> Selection:
     """Return which events are chosen; their feeds may have left the configuration.
 
     Raises:
-        click.UsageError: An option cannot be read, or names no feed.
+        NotFound: An option names no feed.
+        click.UsageError: An option cannot be read.
     """
     from dockbell.admin.replaying import read_keys, read_span
     from dockbell.ports import Selection

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dockbell.cli.completion import RESOURCES, complete_sources
-from dockbell.cli.group import exit_if
+from dockbell.cli.group import NotFound, exit_if
 from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_lines, print_table
 from dockbell.cli.progress import Lines, showing
@@ -181,7 +181,7 @@ async def _probe_all(
 
     for name in sources:
         if name not in config.sources:
-            raise ConfigError(f'--source: unknown source "{name}"; {suggest(name, config.sources)}')
+            raise NotFound(f'--source: unknown source "{name}"; {suggest(name, config.sources)}')
     meant = {each.source for each in config.feeds() if not resources or each.resource in resources}
     chosen = [name for name in config.sources if name in meant and (not sources or name in sources)]
     if not chosen:

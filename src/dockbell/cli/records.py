@@ -56,13 +56,15 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
     not begun   the sink is new; restart the daemon
     before its beginning  the sink began after the event
 
+    Exits with 1 when dockbell knows nothing of the record.
+
     \b
     Examples:
       dockbell why shipments shp_000123
       dockbell why stock SKU-1,wh_1 --source main --json
     """
     from dockbell.admin.history_as_json import describe_history
-    from dockbell.admin.why import explain, find_history
+    from dockbell.admin.why import find_history
     from dockbell.app import now
 
     config = read_followed(config_path)
@@ -76,15 +78,16 @@ def why(config_path: str | None, *, resource: str, key: str, as_json: bool, sour
         raise click.UsageError(str(error)) from error
     if as_json:
         print_json(describe_history(account, key))
-        return
-    if account.key != key:
-        print_lines(f'key "{key}" is read as {account.key}\n')
-    _print(account)
-    if reason := explain(account):
-        click.echo(f"\n{click.style('why:', bold=True)} {reason}")
+    else:
+        _print(account, key)
+    exit_if(not account.is_known)
 
 
-def _print(account: RecordHistory) -> None:
+def _print(account: RecordHistory, given: str) -> None:
+    from dockbell.admin.why import explain
+
+    if account.key != given:
+        print_lines(f'key "{given}" is read as {account.key}\n')
     print_lines(f"{account.feed} {account.key}: {_tell_record(account)}")
     for title, headings, rows in (
         ("runs that covered the record", ("asked", "run", "result"), _run_rows(account.runs)),
@@ -100,6 +103,8 @@ def _print(account: RecordHistory) -> None:
     if len(attempts) > _ATTEMPTS_SHOWN:
         click.echo(f"\nshowing the last {_ATTEMPTS_SHOWN} of {len(attempts)} attempts; --json shows all")
     print_attempts(attempts[-_ATTEMPTS_SHOWN:])
+    if reason := explain(account):
+        click.echo(f"\n{click.style('why:', bold=True)} {reason}")
 
 
 def _tell_record(account: RecordHistory) -> str:

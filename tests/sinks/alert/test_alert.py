@@ -206,8 +206,14 @@ async def test_a_probe_tells_a_server_that_is_away_from_a_url_that_means_nothing
 
 
 def test_a_url_without_a_service_is_refused_before_the_start() -> None:
-    with pytest.raises(ConfigError, match=r'sinks\.oncall\.url: must begin with a service, such as "mailto://"'):
+    with pytest.raises(ConfigError, match=r'^\[sinks\.oncall\] url: must begin with a service, such as "mailto://"'):
         make_sink("night@example.com")
+
+
+def test_without_apprise_it_is_refused_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dockbell.sinks.alert.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"^\[sinks\.oncall\]: Apprise is not installed; pip install"):
+        make_sink("json://127.0.0.1/")
 
 
 async def test_a_secret_that_is_gone_is_no_fault_of_the_event(tmp_path: Any) -> None:

@@ -61,10 +61,10 @@ class AlertSink:
         self._sent: dict[str, _Sent] = {}
         self._sender = Sender(settings.url, settings.timeout.total_seconds())
         if find_spec("apprise") is None:
-            raise ConfigError(f"sinks.{name}: Apprise is not installed; pip install 'dockbell[alert]'")
+            raise ConfigError(f"[sinks.{name}]: Apprise is not installed; pip install 'dockbell[alert]'")
         if not _SERVICE.match(settings.url.reveal()):
             raise ConfigError(
-                f'sinks.{name}.url: must begin with a service, such as "mailto://" or "slack://"; {_HELP}'
+                f'[sinks.{name}] url: must begin with a service, such as "mailto://" or "slack://"; {_HELP}'
             )
 
     async def run(self, deliveries: Deliveries, settle: Settle) -> None:

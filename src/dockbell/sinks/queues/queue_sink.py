@@ -46,7 +46,7 @@ class QueueSink(ABC, Generic[_C]):
         self._is_told = False
         module, extra = self.library
         if find_spec(module) is None:
-            raise ConfigError(f"sinks.{name}: {module} is not installed; pip install 'dockbell[{extra}]'")
+            raise ConfigError(f"[sinks.{name}]: {module} is not installed; pip install 'dockbell[{extra}]'")
 
     async def run(self, deliveries: Deliveries, settle: Settle) -> None:
         """Publish each delivery once, as many at a time as the window allows."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -94,6 +95,16 @@ def test_without_a_configuration_the_error_says_what_to_do(tmp_path: Path) -> No
     result = run("status", cwd=tmp_path, env={"DOCKBELL_CONFIG": ""})
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ./dockbell.toml: not found; ")
+
+
+def test_a_configuration_that_cannot_be_read_is_told_like_any_other_problem(tmp_path: Path) -> None:
+    (tmp_path / "locked.toml").write_text("")
+    (tmp_path / "locked.toml").chmod(0)
+    (tmp_path / "folder.toml").mkdir()
+    for name in ("folder.toml", "locked.toml")[: 1 if os.geteuid() == 0 else 2]:  # root may read all
+        result = run("check", "--config", name, cwd=tmp_path)
+        assert result.returncode == 2
+        assert result.stderr.startswith(f"error: {name}: cannot be read, ")
 
 
 def test_the_environment_names_the_configuration_and_the_option_comes_before_it(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ NAME = 'must be made of a-z, 0-9, "-" and "_", and begin with a letter or digit'
 FIVE = ("shipments", "packages", "items", "stock", "warehouses")
 SECRET = 'text, { env = "NAME" } or { file = "path" }'
 URL = 'must be a URL such as "https://api.example.com"'
+PORT = "must have a port from 1 to 65535"
 PROXY = 'must be a URL such as "http://proxy.example.com:3128"'
 DATABASE = 'must name a database, "postgresql://user@host/database"'
 STORE = (
@@ -74,7 +75,14 @@ def test_a_file_that_is_not_there_is_named_with_two_ways_on(tmp_path: Path, monk
 
 
 def test_what_cannot_be_read_as_a_file_is_named(tmp_path: Path) -> None:
-    assert _problem_of(tmp_path) == f"{tmp_path}: cannot be read, is a directory"
+    assert (
+        _problem_of(tmp_path) == f"{tmp_path}: cannot be read, is a directory; make it readable, or choose another file"
+    )
+
+
+def test_a_syntax_error_shows_no_secret(problems: Problems) -> None:
+    for text in ("api_key = hush\n", 'api_key = "hush\n', "api_key = hush hush\n", "api_key = {env = hush}\n"):
+        assert "hush" not in problems(text)[0]
 
 
 def test_a_file_in_another_encoding_is_refused_with_the_line(tmp_path: Path) -> None:
@@ -92,9 +100,24 @@ def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("name = \n", "line 1, column 8: invalid value"),
-        ("[store]\nurl 5\n", "line 2, column 5: expected '=' after a key in a key/value pair"),
-        ("name = [1,", "end of the file: invalid value"),
+        ("name = \n", "line 1, column 8: name has no value; add one"),
+        ("[store]\nurl 5\n", "line 2, column 5: expected key = value"),
+        ("name = [1,", "end of the file: no TOML value; write one, text in quotes"),
+        ("name = # none\n", "line 1, column 8: name has no value; add one"),
+        ("[a]\nurl = http://x # y\n", 'line 2, column 7: text must be in quotes, url = "…"'),
+        ("a = { every = 5m, x = 1 }\n", 'line 1, column 15: text must be in quotes, every = "…"'),
+        ('a = "x = y"\nevery = 5 min\n', 'line 2, column 9: text must be in quotes, every = "…"'),
+        ("name = “acme”\n", 'line 1, column 8: quotes must be straight, name = "…"'),
+        ("enabled = yes\n", "line 1, column 11: enabled must be true or false, got yes"),
+        ("every = True\n", "line 1, column 9: every must be true or false, got True"),
+        ('a = ["x", "it\'s]\n', "line 1, column 11: this text has no closing quote; add it"),
+        ('a = "x', "line 1, column 5: this text has no closing quotes; add them"),
+        ('a = """x"""\nb = 1\nc = """\ny\n', "line 3, column 5: this text has no closing quotes; add them"),
+        ('a = ["x" "y"]\n', 'line 1, column 10: expected a comma or "]"'),
+        ("a = { b = 1 c = 2 }\n", 'line 1, column 13: expected a comma or "}"'),
+        ("a = { b = 1,\n  c = 2 }\n", "line 1, column 5: a table in braces must be on one line; close it there, or"),
+        ("a = 08470\n", "line 1, column 6: expected the end of the line after the value"),
+        ('a = "C:\\dir"\n', "line 1, column 8: unescaped backslash; double it, or put the text in single quotes"),
         (
             "[resources.stock]\n[resources.stock]\n",
             "line 2, column 17: [resources.stock] is already defined; put all its keys in one table",
@@ -122,7 +145,7 @@ def test_what_is_not_toml_is_refused_with_line_and_column(text: str, problem: st
         ("[sources]", "[sources]: no source is configured; add [sources.main] with base_url and api_key"),
         ("sources = 5", "[sources]: must be a table, got a whole number"),
         ('name = "Acme"\n' + SOURCE, f'name: {NAME}, got "Acme"'),
-        ("name = 5\n" + SOURCE, "name: must be text, got a whole number"),
+        ("name = 5\n" + SOURCE, "name: must be text in quotes, got a whole number"),
         ('nmae = "acme"\n' + SOURCE, 'nmae: unknown key; did you mean "name"?'),
         (SOURCE + "[metrics]", f"metrics: unknown table; available: {', '.join(Config.model_fields)}"),
         (SOURCE + "[resource.items]", 'resource: unknown table; did you mean "resources"?'),
@@ -183,7 +206,7 @@ def test_the_table_of_sources_is_checked(text: str, problem: str, problems: Prob
         ("share = 0", "share: must be more than 0.0, got 0"),
         ("share = 1.5", "share: must be at most 1.0, got 1.5"),
         ("share = nan", "share: must be a number, got NaN"),
-        ('timeout = "0s"', "timeout: must be longer than 0s"),
+        ('timeout = "0s"', "timeout: must be longer than 0s, got 0s"),
         ('user_agent = "a\\nb"', 'user_agent: must be printable ASCII, got "a\\nb"'),
         ('ca_file = ""', "ca_file: must not be empty"),
         ('proxy = "socks5://u:hush@h"', f'proxy: {PROXY}, got "socks5://***@h"'),
@@ -227,10 +250,13 @@ def test_the_tables_of_resources_are_checked(text: str, problem: str, problems: 
         ('evry = "15s"', 'evry: unknown key; did you mean "every"?'),
         ('every = "1x"', f'every: {AUTO_OR_DURATION}, got "1x"'),
         ("every = 15", f"every: {AUTO_OR_DURATION}, got 15"),
-        ('every = "0s"', "every: must be longer than 0s"),
-        ('every = "15s"\nat_most = "1m"', 'at_most: needs every = "auto", but every is set; keep one of them'),
-        ('at_most = "1m"\ncron = "0 6 * * *"', 'at_most: needs every = "auto", but cron is set; keep one of them'),
-        ('at_most = "0s"', "at_most: must be longer than 0s"),
+        ('every = "0s"', "every: must be longer than 0s, got 0s"),
+        ('every = "15s"\nat_most = "1m"', 'at_most: needs every = "auto", got every = "15s"; keep one'),
+        (
+            'at_most = "1m"\ncron = "0 6 * * *"',
+            'at_most: needs every = "auto", got cron = "0 6 * * *"; keep one',
+        ),
+        ('at_most = "0s"', "at_most: must be longer than 0s, got 0s"),
         ("weight = 0", "weight: must be more than 0.0, got 0"),
         ('every = "1s"\ncron = "0 6 * * *"', "cron: conflicts with every; keep one of them"),
         ('cron = "0 6 * * 1"', f'cron: day of the week must be a name, got "1": {DISAGREE}'),
@@ -242,7 +268,7 @@ def test_the_tables_of_resources_are_checked(text: str, problem: str, problems: 
         ('key = ["/a", "b"]', f'key[1]: {POINTER}, got "b"'),
         ("key = []", "key: must not be empty"),
         ("ignore = 5", "ignore: must be a list, got a whole number"),
-        ("expand = [5]", "expand[0]: must be text, got a whole number"),
+        ("expand = [5]", "expand[0]: must be text in quotes, got a whole number"),
         ("stale_window = 60", f"stale_window: {DURATION}, got 60"),
         ("events = 5", "events: must be a list, got a whole number"),
         ('events = ["low"]', "events[0]: must be a table, got text"),
@@ -285,7 +311,7 @@ def test_a_resource_is_checked_where_it_stands(table: str, keys: str, problem: s
     ("text", "problem"),
     [
         ("[sinks.a]", '[sinks.a] type: missing; add one, such as type = "webhook"'),
-        ("[sinks.a]\ntype = 5", "[sinks.a] type: must be text, got a whole number"),
+        ("[sinks.a]\ntype = 5", "[sinks.a] type: must be text in quotes, got a whole number"),
         ("[sinks]\na = 5", "[sinks.a]: must be a table, got a whole number"),
         ('[sinks.a]\ntype = "pagr"', '[sinks.a]: sink type "pagr": unknown; did you mean "pager"?'),
         ('[sinks.A]\ntype = "pager"', f'[sinks.A]: {NAME}, got "A"'),
@@ -323,8 +349,8 @@ def test_a_sink_is_checked_by_the_model_of_its_type(key: str, problem: str, prob
         ("api.example.com", f'{URL}, got "api.example.com"'),
         ("ftp://h", f'{URL}, got "ftp://h"'),
         ("https://", f'{URL}, got "https://"'),
-        ("https://h:0", f'{URL}, got "https://h:0"'),
-        ("https://h:70000", f'{URL}, got "https://h:70000"'),
+        ("https://h:0", f'{PORT}, got "https://h:0"'),
+        ("https://h:70000", f'{PORT}, got "https://h:70000"'),
         ("https://[h", f'{URL}, got "https://[h"'),
         ("https://h/a b", f'{URL}, got "https://h/a b"'),
         ("https://u:hush@h", "must not contain a user or password; use api_key"),
@@ -346,7 +372,7 @@ def test_a_base_url_is_checked(url: str, problem: str, problems: Problems) -> No
         ("{}", f": must be exactly one of {SECRET}"),
         ('{ env = "A", file = "b" }', f": must be exactly one of {SECRET}"),
         ('{ env = "" }', ".env: must not be empty"),
-        ("{ env = 77077 }", ".env: must be text, got a whole number"),
+        ("{ env = 77077 }", ".env: must be text in quotes, got a whole number"),
         ('{ evn = "A" }', '.evn: unknown key; did you mean "env"?'),
     ],
 )
@@ -360,7 +386,7 @@ def test_a_plug_ins_secrets_are_never_shown(problems: Problems) -> None:
     assert problems(text) == [
         f"[sinks.a] token: must be {SECRET}, got a list",
         f"[sinks.a] headers.X-Key: must be {SECRET}, got a whole number",
-        '[sinks.a] headers."a b".file: must be text, got a whole number',
+        '[sinks.a] headers."a b".file: must be text in quotes, got a whole number',
     ]
 
 

@@ -146,10 +146,16 @@ def test_a_place_is_taken_by_what_holds_it_or_moves_it_in_its_array(
 
 @pytest.mark.parametrize(
     "url",
-    ["", "x", "https://", "ftp://a", "https://a:0/", "https://a:99999", "https://a b/", "https://[", "https://a..b/"],
+    ["", "x", "https://", "ftp://a", "https://a:x/", "https://a b/", "https://[", "https://a..b/"],
 )
 def test_what_is_no_url_is_told_without_its_secrets(url: str) -> None:
     with pytest.raises(ValueError, match='must be a URL such as "https://x", got "'):
+        split_url(url, '"https://x"', schemes=("https",))
+
+
+@pytest.mark.parametrize("url", ["https://a:0/", "https://a:99999"])
+def test_a_port_that_cannot_be_is_told_with_those_that_can(url: str) -> None:
+    with pytest.raises(ValueError, match=f'^must have a port from 1 to 65535, got "{url}"$'):
         split_url(url, '"https://x"', schemes=("https",))
 
 

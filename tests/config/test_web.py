@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dockbell.config import Config, SinkSettings, redacted, validate
+from dockbell.config.values import show
 from dockbell.config.web import WebSettings, is_loopback, normalise_host
 from dockbell.errors import ConfigError
 
@@ -42,11 +43,17 @@ def test_how_others_reach_it_may_be_told() -> None:
 
 @pytest.mark.parametrize(
     "listen",
-    ["", "8470", ":8470", "127.0.0.1", "127.0.0.1:65536", "::1:8470", "[::x]:1", "[1]:1", "http://a:1", "a b:1"],
+    ["", 8470, "8470", ":8470", "127.0.0.1", "::1:8470", "[::x]:1", "[1]:1", "http://a:1", "a b:1"],
 )
-def test_what_is_no_address_is_said_so(listen: str) -> None:
-    with pytest.raises(ConfigError, match=r"\[web\] listen: must be an address and a port such as"):
+def test_what_is_no_address_is_said_so(listen: object) -> None:
+    with pytest.raises(ConfigError, match=r"\[web\] listen: must be an address and a port such as") as error:
         _load(listen=listen)
+    assert str(error.value).endswith(f", got {show(listen)}")
+
+
+def test_a_port_that_cannot_be_is_told_with_those_that_can() -> None:
+    with pytest.raises(ConfigError, match=r'\[web\] listen: must have a port from 0 to 65535, got "127.0.0.1:65536"$'):
+        _load(listen="127.0.0.1:65536")
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:1", "127.1.2.3:1", "localhost:1", "LocalHost:1", "[::1]:1"])

@@ -26,7 +26,7 @@ config_option = click.option(
     "--config",
     "config_path",
     metavar="PATH",
-    type=click.Path(),
+    type=click.Path(readable=False),  # load says why a file cannot be read
     help="Configuration file; default: $DOCKBELL_CONFIG, else ./dockbell.toml.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")

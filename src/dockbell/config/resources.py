@@ -21,6 +21,7 @@ from dockbell.config.values import (
     Pointers,
     Query,
     Table,
+    show,
 )
 from dockbell.config.wording import Settings, misfit
 
@@ -108,8 +109,8 @@ class ResourceSettings(Settings):
         if self.every is not None and self.cron is not None:
             raise misfit((("cron",), "conflicts with every; keep one of them"))
         if self.at_most is not None and not self.is_auto:
-            given = "cron" if self.every is None else "every"
-            raise misfit((("at_most",), f'needs every = "auto", but {given} is set; keep one of them'))
+            given = f"cron = {show(self.cron)}" if self.every is None else f'every = "{show(self.every)}"'
+            raise misfit((("at_most",), f'needs every = "auto", got {given}; keep one'))
         return self
 
 

@@ -203,7 +203,7 @@ def _choose_sink(given: object, handler: ValidatorFunctionWrapHandler, info: Val
     if kind is None:
         raise misfit((("type",), 'missing; add one, such as type = "webhook"'))
     if not isinstance(kind, str):
-        raise misfit((("type",), f"must be text, got {name_kind(kind)}"))
+        raise misfit((("type",), f"must be text in quotes, got {name_kind(kind)}"))
     try:
         model = sink_types(kind)
     except ConfigError as error:

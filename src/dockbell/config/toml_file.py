@@ -24,8 +24,20 @@ _PLAINLY: Final = {
     ),
     rf"Cannot mutate immutable namespace {_KEY}": "{} already has a value in braces or brackets; add to that value",
     "Cannot overwrite a value": "this key already has a value; remove one of them",
+    "Expected '=' after a key in a key/value pair": "expected key = value",
+    "Expected newline or end of document after a statement": "expected the end of the line after the value",
+    "Invalid value": "no TOML value; write one, text in quotes",
+    r"Unescaped '\\' in a string": "unescaped backslash; double it, or put the text in single quotes",
+    "Unclosed array": 'expected a comma or "]"',
+    "Unclosed inline table": 'expected a comma or "}}"',
+    "Unterminated string": "this text has no closing quotes; add them",
 }
 """What tomllib says in terms of Python or of its own, and how to say it."""
+_STRING: Final = re.compile(r"""(["'])\1\1.*?\1{3}|"(?:[^"\\]|\\.)*"|'[^']*'""")
+_UNQUOTED: Final = re.compile(r"""([\w.-]+)\s*=\s*([^\s"'\[\]{},#=\0][^"'\[\]{},#=\0]*)""")
+_VALUELESS: Final = re.compile(r"([\w.-]+)\s*=\s*(?:#.*)?$")
+_CURLY_QUOTES: Final = "\u201c\u201d\u201e\u2018\u2019"
+_TRUTHS: Final = ("true", "false", "yes", "no", "on", "off")
 
 
 def read_toml(path: Path, *, absent: str) -> Table:
@@ -40,7 +52,8 @@ def read_toml(path: Path, *, absent: str) -> Table:
         shown = f"./{path}" if path == Path(path.name) else path
         raise ConfigError(f"{shown}: {absent}") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read, {(error.strerror or str(error)).lower()}") from None
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{path}: cannot be read, {reason}; make it readable, or choose another file") from None
 
 
 def decode_text(content: bytes, label: str) -> str:
@@ -57,7 +70,7 @@ def read_text(text: str, label: str) -> Table:
     try:
         return tomllib.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{label}: {_say_where(str(error))}") from None
+        raise ConfigError(f"{label}: {_say_where(str(error), text)}") from None
 
 
 def find_line(path: str, place: KeyPath) -> int | None:
@@ -109,12 +122,64 @@ def _read_statements(lines: Sequence[str], count: int) -> Table:
     return tomllib.loads("".join(lines))
 
 
-def _say_where(problem: str) -> str:
-    """Put the place, which tomllib says last, first."""
-    match = re.fullmatch(r"(.*) \(at (?:end of document|(line \d+, column \d+))\)", problem)
-    what, place = (match[1], match[2] or "end of the file") if match else (problem, "not TOML")
+def _say_where(problem: str, text: str) -> str:
+    """Put the place, which tomllib says last, first, and say plainly what is wrong there."""
+    match = re.fullmatch(r"(.*) \(at (?:end of document|line (\d+), column (\d+))\)", problem)
+    if match is None:
+        return f"not TOML: {problem[:1].lower()}{problem[1:]}"
+    what, lines = match[1], text.replace("\r\n", "\n").split("\n")  # as tomllib counts them
+    number, column = int(match[2] or 0), int(match[3] or 0)
+    if what == "Unterminated string":  # tomllib tells the end of the file
+        number, column = _find_open_text(lines)
+    elif number:
+        column, what = _find_mistake(lines[number - 1], column, what)
+    place = f"line {number}, column {column}" if number else "end of the file"
     for pattern, words in _PLAINLY.items():
         if named := re.fullmatch(pattern, what):
             what = words.format(*(".".join(literal_eval(key)) for key in named.groups() if key))
             break
     return f"{place}: {what[:1].lower()}{what[1:]}"
+
+
+def _find_open_text(lines: Sequence[str]) -> tuple[int, int]:
+    """Return the line and the column of the quotes that nothing closes before the end of the file."""
+    text = "\n".join(lines)
+    for quotes in ('"""', "'''"):
+        if text.count(quotes) % 2:
+            start = text.rindex(quotes)
+            return text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    return len(lines), _find_open_quote(_hide_texts(lines[-1])) + 1
+
+
+def _find_mistake(line: str, column: int, what: str) -> tuple[int, str]:
+    """Return where the mistake of a line begins, and what it is, without a value that may be secret."""
+    plain = _hide_texts(line)
+    if what == r"Illegal character '\n'":
+        return _find_open_quote(plain) + 1, "this text has no closing quote; add it"
+    if column > len(line) and plain.count("{") > plain.count("}"):
+        return plain.rindex("{") + 1, "a table in braces must be on one line; close it there, or write [table]"
+    if what == r"Unescaped '\' in a string":
+        return max(column - 2, 1), what  # tomllib tells the place behind the letter that follows
+    if found := _VALUELESS.search(plain):
+        return column, f"{found[1]} has no value; add one"
+    for found in _UNQUOTED.finditer(plain):
+        key, value = found[1], found[2].rstrip()
+        is_other = plain[found.end(2) :].startswith("=") or re.fullmatch(r"[\d.:+_-]+", value)
+        if is_other or not found.start(2) < column <= found.end(2):
+            continue
+        wanted = f'text must be in quotes, {key} = "…"'
+        if value.lower() in _TRUTHS:
+            wanted = f"{key} must be true or false, got {value}"
+        elif value[0] in _CURLY_QUOTES:
+            wanted = f'quotes must be straight, {key} = "…"'
+        return found.start(2) + 1, wanted
+    return column, what
+
+
+def _hide_texts(line: str) -> str:
+    """Return a line in which each text in quotes is as long, and without meaning."""
+    return _STRING.sub(lambda found: "\0" * len(found[0]), line)
+
+
+def _find_open_quote(plain: str) -> int:
+    return min(index for index, letter in enumerate(plain) if letter in "\"'")

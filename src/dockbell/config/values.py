@@ -89,7 +89,7 @@ def format_duration(value: timedelta) -> str:
 
 def _check_positive(value: timedelta) -> timedelta:
     if not value:
-        raise ValueError("must be longer than 0s")
+        raise ValueError("must be longer than 0s, got 0s")
     return value
 
 
@@ -118,7 +118,8 @@ RETRY_SCHEDULE: Final = tuple(
 
 def _check_schedule(pauses: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
     if not pauses or pauses[0]:
-        raise ValueError('must begin with "0s": dockbell makes the first attempt at once')
+        got = f'"{format_duration(pauses[0])}"' if pauses else "an empty list"
+        raise ValueError(f'must begin with "0s", because dockbell makes the first attempt at once, got {got}')
     if len(pauses) > _ATTEMPTS_MOST:
         raise ValueError(f"must have at most {_ATTEMPTS_MOST} attempts, got {len(pauses)}")
     return pauses
@@ -282,6 +283,7 @@ Query = Annotated[dict[str, str | int | bool], BeforeValidator(_check_query)]
 
 SQLITE: Final = "sqlite:///"
 POSTGRES: Final = ("postgresql", "postgres")
+PORT_MOST: Final = 65_535
 
 # A password that should have been escaped ends a URL's host too soon: what looks like its port is the beginning of it.
 _LOOSE_PASSWORD: Final = re.compile(r"(?<=://)[^/?#@:]*:[^/?#@]*[^0-9/?#@][^/?#@]*[/?#].*@", re.DOTALL)
@@ -311,15 +313,18 @@ def split_url(
     Raises:
         ValueError: It has another scheme, no host, or an impossible port; what the text shows of it is no secret.
     """
-    wanted = f"must be a URL such as {example}, got {show(show_url(url))}"
+    got = f"got {show(show_url(url))}"
+    wanted, bad_port = f"must be a URL such as {example}, {got}", f"must have a port from 1 to {PORT_MOST}, {got}"
     try:
         parts = urlsplit(url)
         has_host = bool((parts.hostname or "").encode("idna"))
-        has_port = parts.port != 0
-    except ValueError:
-        raise ValueError(wanted) from None
-    if parts.scheme not in schemes or not has_host or not has_port or re.search(r"\s", url):
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(bad_port if "out of range" in str(error) else wanted) from None
+    if parts.scheme not in schemes or not has_host or re.search(r"\s", url):
         raise ValueError(wanted)
+    if port == 0:
+        raise ValueError(bad_port)
     return parts
 
 

@@ -9,18 +9,19 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from dockbell.config.secret import Secret
-from dockbell.config.values import BaseUrl, as_tuple, matching, show
+from dockbell.config.values import PORT_MOST, BaseUrl, as_tuple, matching, show
 from dockbell.config.wording import Settings, misfit
 
 _LISTEN: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9.-]+)):(?P<port>[0-9]{1,5})")
-_PORT_MOST: Final = 65_535
 
 
-def _check_listen(text: str) -> str:
-    match = _LISTEN.fullmatch(text)
-    if match is None or int(match["port"]) > _PORT_MOST or (match["v6"] and _find_address(match["v6"]) is None):
-        raise ValueError(f'must be an address and a port such as "127.0.0.1:8470" or "[::1]:8470", got {show(text)}')
-    return text
+def _check_listen(given: object) -> object:
+    match = _LISTEN.fullmatch(given) if isinstance(given, str) else None
+    if match is None or (match["v6"] and _find_address(match["v6"]) is None):
+        raise ValueError(f'must be an address and a port such as "127.0.0.1:8470" or "[::1]:8470", got {show(given)}')
+    if int(match["port"]) > PORT_MOST:
+        raise ValueError(f"must have a port from 0 to {PORT_MOST}, got {show(given)}")
+    return given
 
 
 _HOST: Final = matching(
@@ -64,7 +65,7 @@ def is_loopback(host: str) -> bool:
 class WebSettings(Settings):
     """``[web]``: pull feeds and stored records over HTTP; without the table nothing listens."""
 
-    listen: Annotated[str, AfterValidator(_check_listen)] = "127.0.0.1:8470"
+    listen: Annotated[str, BeforeValidator(_check_listen)] = "127.0.0.1:8470"
     token: Secret | None = None
     hosts: Annotated[tuple[Annotated[str, _HOST], ...], BeforeValidator(as_tuple)] = ()
     url: BaseUrl | None = None

@@ -26,7 +26,7 @@ _WANTED: Final = {
     "int_type": "a whole number",
     "list_type": "a list",
     "model_type": "a table",
-    "string_type": "text",
+    "string_type": "text in quotes",
     "tuple_type": "a list",
 }
 _SHOWN: Final = {"bool_type", "finite_number", "float_type", "int_type"}  # no secret is one of these

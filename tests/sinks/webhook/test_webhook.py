@@ -221,7 +221,7 @@ def test_the_window_is_the_number_of_lanes() -> None:
         ({"dead_on": 400}, "must be a list, got a whole number"),
         ({"deny_networks": ["10.1.2.3/8"]}, 'must begin with the first address of its range, "10.0.0.0/8", got'),
         ({"deny_networks": ["lan"]}, 'must be a range of addresses such as "10.0.0.0/8" or "fd00::/8", got "lan"'),
-        ({"deny_networks": [10]}, "must be text, got a whole number"),
+        ({"deny_networks": [10]}, "must be text in quotes, got a whole number"),
         ({"cert_file": "a.pem", "url": "http://erp/"}, 'cert_file needs a url that begins with "https:"'),
         ({"key_file": "a.key"}, "key_file needs a cert_file"),
         ({"timeout": "0s"}, "must be longer than 0s"),

@@ -62,13 +62,13 @@ def guess_cursor(token: str, *, read: int, last: JSON, shape: Shape | None) -> t
             (("offset", f"it is {read}, the records read before") for text in texts if text.strip() == str(read)),
             (("offset", "it is a page number") for text in texts if text.strip() in {"1", "2"}),
             (("keyset", f"it holds {mark!r} of the last record") for text in texts for mark in marks if mark in text),
-            (
+            (("offset", f"it holds the word {word!r}") for text in texts for word in _OFFSET_WORDS.findall(text)),
+            (("keyset", f"it holds the word {word!r}") for text in texts for word in _KEYSET_WORDS.findall(text)),
+            (  # after the words: the place of a record in a keyset may be this number too
                 ("offset", f"it holds {read}, the records read before")
                 for text in texts
                 if str(read) in re.findall(r"\d+", text)
             ),
-            (("offset", f"it holds the word {word!r}") for text in texts for word in _OFFSET_WORDS.findall(text)),
-            (("keyset", f"it holds the word {word!r}") for text in texts for word in _KEYSET_WORDS.findall(text)),
         ),
         ("opaque", "it shows nothing of its kind"),
     )

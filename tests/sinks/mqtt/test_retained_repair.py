@@ -66,10 +66,22 @@ async def test_an_empty_broker_gets_every_state_once_then_only_what_changed(each
     assert records.read == ["", "101/0", "101/0"]
     told = [text for text in facts.of(StateRepaired) if "states" in text]
     assert told == [
-        "sink floor: state, published 100 states again that differed from the store",
+        "sink floor: state, published 100 states: the broker had none",
         "sink floor: state, published 2 states again that differed from the store",
     ]
     assert not facts.of(SinkFails)
+
+
+async def test_states_of_a_first_pass_are_not_told_as_published_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retained_repair, "_WRITE_EVERY", timedelta(seconds=0.05))
+    facts, records = Facts(), Records()
+    async with listening(HandMade()) as broker, running(keeping(broker.url, records, facts)):
+        await until(lambda: SENTINEL in broker.retained)
+        records.fill(1)
+        records.baselines += 1
+        await until(lambda: bool(facts.of(StateRepaired)))
+    (told,) = facts.of(StateRepaired)
+    assert told == "sink floor: state, published 1 state of records that were stored without events, as in a first pass"
 
 
 async def test_the_sentinel_follows_what_is_settled_and_is_written_only_when_that_changes() -> None:
@@ -251,7 +263,7 @@ async def test_where_the_sentinel_cannot_be_read_every_state_is_published_once_i
     (told,) = [text for text in facts.of(StateRepaired) if "at each start" in text]
     reason = "not authorized (0x87)" if "deny" in denied else "the broker delivers no message"
     assert told == (
-        f"sink floor: state, dockbell publishes all 5 states again at each start: cannot read {SENTINEL}, {reason}"
+        f"sink floor: state, dockbell publishes all states again at each start, 5 now: cannot read {SENTINEL}, {reason}"
     )
 
 

@@ -29,6 +29,7 @@ from dockbell.sinks.mqtt.packets import Publication
 from dockbell.sinks.mqtt.settings import MqttSettings
 from dockbell.sinks.mqtt.sweeper import Sentinel, Sweeper, Tree
 from dockbell.telemetry import StateRepaired, Telemetry
+from dockbell.telemetry.facts import count_of
 
 _WRITE_EVERY: Final = timedelta(seconds=10)
 _ECHO_LIMIT: Final = timedelta(seconds=10)
@@ -151,10 +152,10 @@ class RetainedRepair:
                 count = await self._publish_since(self._known, flow)
                 refused = f"; {flow.repairs.refused} of them refused" if flow.repairs.refused else ""
                 if self._is_blind and self._repaired is None and not self._known:
-                    effect = f"dockbell publishes all {count} states again at each start"
+                    effect = f"dockbell publishes all states again at each start, {count} now"
                     self._report(f"{effect}: cannot read {self._topic}, {self._obstacle}{refused}")
                 elif count:
-                    self._report(f"published {count} states again that differed from the store{refused}")
+                    self._report(f"published {count_of(count, 'state')}{self._tell_why()}{refused}")
                 if flow.repairs.has_failed:
                     # The next connection reads the old sentinel.
                     self._may_write, self._has_ended = False, True
@@ -170,6 +171,11 @@ class RetainedRepair:
             if self._owed and anyio.current_time() >= self._sweeps_at:
                 await self._sweep(connection, flow)
             await anyio.sleep(_WRITE_EVERY.total_seconds())
+
+    def _tell_why(self) -> str:
+        if self._repaired is not None:
+            return " of records that were stored without events, as in a first pass"
+        return " again that differed from the store" if self._there.mark else ": the broker had none"
 
     async def _write(self, mark: str, flow: Flow) -> bool:
         """Bring the sentinel up to date; return whether the broker takes it."""

@@ -187,9 +187,7 @@ async def test_rejected_deletions_are_present_until_they_are_seen_and_lost_again
 ) -> None:
     kept = dict(rig.source.records)
     await lose_most(rig)
-    assert (
-        await kind(rig, command_store, CommandKind.REJECT) == "complete: 4 records are kept until they are seen again"
-    )
+    assert await kind(rig, command_store, CommandKind.REJECT) == "complete: 4 records will be kept until seen again"
     for _ in range(2):
         await rig.read_whole(after=600)
     assert await rig.events() == []
@@ -208,9 +206,7 @@ async def test_there_is_nothing_to_reject_where_no_deletions_are_held(
     await rig.read_whole()
     del rig.source.records["b"]
     await rig.read_whole()
-    assert (
-        await kind(rig, command_store, CommandKind.REJECT) == "complete: 0 records are kept until they are seen again"
-    )
+    assert await kind(rig, command_store, CommandKind.REJECT) == "complete: 0 records will be kept until seen again"
     await rig.read_whole(after=120)
     assert await rig.events() == ["b deleted 1"]
 

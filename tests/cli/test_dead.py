@@ -130,8 +130,8 @@ def test_a_dead_letter_without_its_event_is_shown_as_such(filled: Filled) -> Non
 
 def test_dead_letters_are_sent_again_and_records_on_hold_go_on(letter: Filled) -> None:
     assert letter.run("dead", "retry", "erp", "--all").splitlines() == [
-        "1 records on hold continue with their dead letter",
-        "queued 1 dead letters for replay; 1 replays are waiting",
+        "1 record on hold will continue, starting with the dead letter",
+        "queued 1 dead letter for replay; 1 replay waiting",
         NO_DAEMON,
     ]
     assert letter.waiting() == [2]
@@ -156,14 +156,14 @@ def test_one_dead_letter_is_sent_again(letter: Filled) -> None:
 def test_what_cannot_be_sent_again_is_a_problem(filled: Filled) -> None:
     kill(filled.store, "erp", "z", 9)
     lines = filled.run("dead", "retry", "erp", "--all", code=1).splitlines()
-    assert lines[-1] == "! 1 events are no longer kept and stay dead letters; discard them"
+    assert lines[-1] == "! 1 dead letter not sent: no longer kept; discard them"
     assert filled.ask("dead", "retry", "erp", "--all", code=1)["missing"] == 1
 
 
 def test_dead_letters_are_discarded_and_records_on_hold_go_on_behind_them(letter: Filled) -> None:
     assert letter.run("dead", "discard", "erp", "--all").splitlines() == [
         "discarded 2 dead letters",
-        "1 records on hold continue with their next event",
+        "1 record on hold will continue with the next event",
     ]
     assert read(letter.store, "SELECT sequence, attempts, held FROM blocked") == [(5, 0, 0)]
     assert letter.ask("dead", "discard", "old", "--key", "c") == {"sink": "old", "discarded": 1, "released": 0}

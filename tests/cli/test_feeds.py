@@ -88,7 +88,7 @@ def test_a_daemon_reads_feeds_beside_its_polls_and_others_wait_for_it(place: Pla
         found = place.ask("reconcile", "shipments")
         assert [(each["feed"], each["outcome"]) for each in found["results"]] == [("main/shipments", "complete")]
         assert found["results"][0]["counts"]["records"] == 12
-        daemon.until("main/shipments: reconcile: complete: 1 pages, 12 records")
+        daemon.until("main/shipments: reconcile: complete: 1 page, 12 records")
         waiting = place.run("reconcile", "stock", "--no-wait")
         assert re.search(r"^main/stock +waiting +the daemon has not run it yet$", waiting, re.MULTILINE)
         daemon.until("main/stock: reconcile: complete")
@@ -142,7 +142,7 @@ def test_rejected_deletions_stay_until_the_records_are_seen_again(place: Place) 
         "feed": "main/stock",
         "outcome": "complete",
         "counts": {},
-        "detail": "30 records are kept until they are seen again",
+        "detail": "30 records will be kept until seen again",
     }
     assert place.run("reconcile", "stock").splitlines()[1].split() == [
         *("main/stock", "complete", "1", "10", "0", "0", "0", "0", "-")

@@ -38,7 +38,7 @@ def test_a_sink_is_paused_until_it_is_resumed_and_status_says_why(filled: Filled
     again = filled.run("pause", "erp")
     assert re.fullmatch(r"sink erp is already paused, since \S+ \S+Z: moving house\n", again)
     assert filled.run("resume", "erp").splitlines() == [
-        "resumed sink erp; 2 events are owed",
+        "resumed sink erp; it is owed 2 events",
         'no daemon is running: "dockbell run" starts one, which sends them',
     ]
     told = 'sink erp is not paused; "dockbell retry erp" retries its waiting events now\n'
@@ -75,7 +75,7 @@ def test_what_waits_for_its_next_attempt_is_sent_at_once_by_retry(filled: Filled
     block(filled.store, "erp", "b", 5)
     lines = filled.run("retry", "erp").splitlines()
     assert lines == [
-        "sink erp: 1 waiting records and 0 waiting replays are due now",
+        "sink erp: 1 waiting record and 0 waiting replays are due now",
         'no daemon is running: "dockbell run" starts one, which sends them',
     ]
     assert filled.ask("retry", "erp") == {"sink": "erp", "keys": 1, "replays": 0, "paused": None, "daemon": None}
@@ -86,7 +86,7 @@ def test_events_that_are_chosen_wait_to_be_sent_again(filled: Filled) -> None:
         "feed            chosen  waiting  owed  filtered",
         "main/shipments       2        0     0         0",
         "",
-        "queued 2 events for replay; 2 replays are waiting for erp",
+        "queued 2 events for replay; 2 replays waiting for erp",
         "they have lower priority than live traffic, no guaranteed order, and the mark dockbell-replay: true",
         NO_DAEMON,
     ]

@@ -87,7 +87,7 @@ async def test_dead_letters_that_are_chosen_are_sent_again(acting: Served, fille
     await bury_letters(acting, "erp", filled.feed, (1, "a"), (2, "b"))
     body = {"letters": [{"feed": "main/shipments", "sequence": 2, "key": "b"}]}
     answer = await act(acting, "/sinks/erp/dead/retry", body)
-    assert answer.json() == {"outcome": "1 dead letters will be sent again"}
+    assert answer.json() == {"outcome": "1 dead letter will be sent again"}
     state = await read_parts(acting, "erp")
     assert (state.dead, state.replays) == (1, 1)
 
@@ -115,27 +115,27 @@ async def test_what_waits_is_sent_at_once(acting: Served, filled: Filled, ear: E
     blocked = Blocked(filled.feed, "a", 1, 1, pages.later(hours=1))
     await acting.store.sink("erp").settle(Settlement(blocked={(filled.feed, "a"): blocked}))
     answer = await act(acting, "/sinks/erp/retry")
-    assert answer.json() == {"outcome": "1 waiting records and 0 waiting replays are due now"}
+    assert answer.json() == {"outcome": "1 waiting record and 0 waiting replays are due now"}
     ((entry,),) = [(await acting.store.sink("erp").load_queue())[1]]
     assert entry.due <= NOON
-    assert told(ear)[0].startswith("web: sink erp: send now: 1 waiting records")
+    assert told(ear)[0].startswith("web: sink erp: send now: 1 waiting record and")
 
 
 async def test_all_dead_letters_are_sent_again_but_those_that_cannot(acting: Served, filled: Filled) -> None:
     await bury_letters(acting, "erp", filled.feed, (1, "a"), (2, "b"), (9, "c"))
     answer = await act(acting, "/sinks/erp/dead/retry", {"all": True})
     assert answer.json() == {
-        "outcome": "2 dead letters will be sent again, 1 events are no longer kept and stay dead letters; discard them"
+        "outcome": "2 dead letters will be sent again, 1 dead letter not sent: no longer kept; discard them"
     }
 
 
 async def test_dead_letters_are_discarded_also_of_a_sink_that_is_gone(acting: Served, filled: Filled) -> None:
     await bury_letters(acting, "gone", filled.feed, (1, "a"), (2, "b"))
     body = {"letters": [{"feed": "main/shipments", "sequence": 1, "key": "a"}]}
-    assert (await act(acting, "/sinks/gone/dead/discard", body)).json() == {"outcome": "1 dead letters are discarded"}
+    assert (await act(acting, "/sinks/gone/dead/discard", body)).json() == {"outcome": "discarded 1 dead letter"}
     assert (await act(acting, "/sinks/gone/dead/retry", {"all": True})).status_code == 404
     answer = await act(acting, "/sinks/gone/dead/discard", {"all": True})
-    assert answer.json() == {"outcome": "1 dead letters are discarded"}
+    assert answer.json() == {"outcome": "discarded 1 dead letter"}
     assert (await read_parts(acting, "gone")).dead == 0
 
 
@@ -145,9 +145,7 @@ async def test_records_on_hold_go_on_when_their_dead_letter_is_discarded(acting:
     settlement = Settlement(blocked={(filled.feed, "a"): held}, origins={filled.feed: 0})
     await acting.store.sink("erp").settle(settlement)
     answer = await act(acting, "/sinks/erp/dead/discard", {"all": True})
-    assert answer.json() == {
-        "outcome": "1 dead letters are discarded, 1 records that were on hold go on with their next event"
-    }
+    assert answer.json() == {"outcome": "discarded 1 dead letter, 1 record on hold will continue with the next event"}
 
 
 async def test_which_dead_letters_must_be_said(acting: Served, filled: Filled) -> None:

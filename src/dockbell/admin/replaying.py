@@ -12,6 +12,7 @@ import anyio
 
 from dockbell.admin.why import ATTEMPTS_MOST, read_key
 from dockbell.config import SinkSettings, parse_duration
+from dockbell.core.counting import count_of
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import parse_moment
 from dockbell.core.publishing.filters import Filter
@@ -230,18 +231,18 @@ class Retried:
         return Retried(entered, released, self.missing + other.missing, self.filtered + other.filtered)
 
     def __str__(self) -> str:
-        parts = [f"{self.entered} dead letters will be sent again"]
+        parts = [f"{count_of(self.entered, 'dead letter')} will be sent again"]
         if self.released:
-            parts.append(f"{self.released} records on hold continue with their dead letter")
+            parts.append(f"{count_of(self.released, 'record')} on hold will continue, starting with the dead letter")
         return ", ".join([*parts, *self.find_problems()])
 
     def find_problems(self) -> Sequence[str]:
         """Return which of them stay, and why, one line each."""
         return [
-            f"{count} {why} and stay dead letters; discard them"
+            f"{count_of(count, 'dead letter')} not sent: {why}; discard them"
             for count, why in (
-                (self.missing, "events are no longer kept"),
-                (self.filtered, "events are held back by the current filters of the sink"),
+                (self.missing, "no longer kept"),
+                (self.filtered, "held back by the current filters of the sink"),
             )
             if count
         ]

@@ -17,6 +17,7 @@ import msgspec
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings, format_duration
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.page_diff import Finding
+from dockbell.core.counting import count_of
 from dockbell.core.key import decode, encode
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.filters import Filter
@@ -354,7 +355,9 @@ def _explain_finding(account: RecordHistory) -> str:
 def _explain_unseen(state: FeedState) -> str:
     if state.full is None:
         return f"no run has seen it, and no pass over {state.feed} is complete yet{_tell_failure(state)}"
-    last = f"the last pass started at {write_time(state.full.asked_at)} and read {state.full.records} records"
+    last = (
+        f"the last pass started at {write_time(state.full.asked_at)} and read {count_of(state.full.records, 'record')}"
+    )
     if state.poll is not None:
         last += f", the last poll started at {write_time(state.poll.asked_at)}"
     return f"no complete run has ever seen it; {last}{_tell_failure(state)}"

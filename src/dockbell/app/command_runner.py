@@ -11,6 +11,7 @@ from dockbell.admin.commands import purge_record
 from dockbell.app.source_agents import FeedAgents
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.page_diff import Finding
+from dockbell.core.counting import count_of
 from dockbell.core.model import Feed
 from dockbell.detection.reconciler import Reconciler
 from dockbell.errors import DockbellError, StoreError, StoreUnavailable, is_due_to
@@ -124,7 +125,9 @@ class CommandRunner:
                 await tracked.store.keep(rows, Finding.KEPT, ignored_until_seen=True)
                 await tracked.reload()
                 await reconciler.look()
-                return CommandOutcome("complete", detail=f"{len(rows)} records are kept until they are seen again")
+                return CommandOutcome(
+                    "complete", detail=f"{count_of(len(rows), 'record')} will be kept until seen again"
+                )
             case _:
                 decision = Decision.ABSORB if kind is CommandKind.ABSORB else Decision.PUBLISH
                 await tracked.state()

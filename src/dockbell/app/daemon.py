@@ -28,10 +28,10 @@ from dockbell.app.source_loader import SourceLoader, retry_in_outage
 from dockbell.app.systemd import Supervisor
 from dockbell.app.upgrading import Upgrading
 from dockbell.config import Config, check_secrets
+from dockbell.core.counting import count_of
 from dockbell.errors import ConfigError, DockbellError, LeaseLost, StoreUnavailable
 from dockbell.ports import Bell, Claim, CommandOutcome, Fleet, Revision, Spent
 from dockbell.telemetry import AgentFails, ProcessDied, Reloaded, ReloadRefused, Started, Stopping
-from dockbell.telemetry.facts import count_of
 
 _PRUNE_EVERY: Final = timedelta(minutes=10)
 _LOOK_EVERY: Final = timedelta(seconds=0.5)

@@ -25,6 +25,7 @@ from dockbell.cli.options import (
     use_command_store,
 )
 from dockbell.cli.printing import print_json, print_lines, print_raw, print_reasons, print_table
+from dockbell.core.counting import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,8 +179,10 @@ def retry(sink: str, *, everything: bool, config_path: str | None, as_json: bool
         print_json({"sink": sink, **asdict(came), "replays": state.replays, "problems": problems})
     else:
         if came.released:
-            click.echo(f"{came.released} records on hold continue with their dead letter")
-        click.echo(f"queued {came.entered} dead letters for replay; {state.replays} replays are waiting")
+            click.echo(f"{count_of(came.released, 'record')} on hold will continue, starting with the dead letter")
+        click.echo(
+            f"queued {count_of(came.entered, 'dead letter')} for replay; {count_of(state.replays, 'replay')} waiting"
+        )
         if came.entered or came.released:
             for obstacle in find_obstacles(config, state):
                 print_lines(obstacle)
@@ -218,9 +221,9 @@ def discard(sink: str, *, everything: bool, config_path: str | None, as_json: bo
     if as_json:
         print_json({"sink": sink, "discarded": letters, "released": released})
     else:
-        click.echo(f"discarded {letters} dead letters")
+        click.echo(f"discarded {count_of(letters, 'dead letter')}")
         if released:
-            click.echo(f"{released} records on hold continue with their next event")
+            click.echo(f"{count_of(released, 'record')} on hold will continue with the next event")
 
 
 def _read_choice(config: Config, chosen: Chosen, *, everything: bool) -> Selection:

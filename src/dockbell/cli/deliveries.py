@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dockbell.cli.printing import print_table, write_cell
+from dockbell.core.counting import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +21,7 @@ def tell_delivery(trace: SinkTrace) -> str:
     from dockbell.admin.why import Stage
 
     error = f": {trace.error}" if trace.error else ""
-    tried = f" after {trace.attempts} attempts" if trace.stage in (Stage.BLOCKED, Stage.DEAD) else ""
+    tried = f" after {count_of(trace.attempts, 'attempt')}" if trace.stage in (Stage.BLOCKED, Stage.DEAD) else ""
     due = f", next at {write_cell(trace.due)}" if trace.stage is Stage.BLOCKED else ""
     return f"{trace.stage.value}{tried}{error}{due}"
 

@@ -16,6 +16,7 @@ from dockbell.cli.group import NotFound, exit_if
 from dockbell.cli.options import config_option, json_option, read_config
 from dockbell.cli.printing import print_json, print_lines, print_table
 from dockbell.cli.progress import Lines, showing
+from dockbell.core.counting import count_of
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -241,7 +242,10 @@ def print_report(report: Report, *, verbose: bool = False) -> None:
     for each in report.findings:
         found.setdefault(each.subject, {})[each.what] = each.found
     account = found.pop(report.source)
-    words = [f"{report.sent} requests sent", *(f"{name}: {account[name]}" for name in _OF_ALL if name in account)]
+    words = [
+        f"{count_of(report.sent, 'request')} sent",
+        *(f"{name}: {account[name]}" for name in _OF_ALL if name in account),
+    ]
     print_lines(f"{report.source}: {'; '.join(words)}\n")
     rows = [(feed, *(told.get(name) for name in _IN_SHORT)) for feed, told in found.items() if "key" in told]
     if rows:

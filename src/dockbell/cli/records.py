@@ -14,6 +14,7 @@ from dockbell.cli.deliveries import print_attempts, tell_delivery
 from dockbell.cli.group import exit_if
 from dockbell.cli.options import ask_store, choose_feeds, config_option, json_option, read_followed, read_selection
 from dockbell.cli.printing import print_json, print_lines, print_table, write_cell
+from dockbell.core.counting import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,8 +125,6 @@ def _tell_record(account: RecordHistory) -> str:
 
 def _run_rows(runs: Sequence[RunRecord]) -> list[tuple[object, ...]]:
     """Return a row for each group of consecutive runs of one kind with one outcome."""
-    from dockbell.telemetry.facts import count_of
-
     rows: list[tuple[object, ...]] = []
     for _, alike in groupby(runs, lambda run: (run.kind, run.problem)):
         group = list(alike)

@@ -27,6 +27,7 @@ from dockbell.cli.options import (
 )
 from dockbell.cli.printing import print_event, print_json, print_lines, print_reasons, print_table, write_cell
 from dockbell.cli.progress import showing
+from dockbell.core.counting import count_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -152,7 +153,7 @@ def resume(config_path: str | None, *, sink: str, as_json: bool) -> None:
     elif not was_paused:
         click.echo(f'sink {sink} is not paused; "dockbell retry {sink}" retries its waiting events now')
     else:
-        click.echo(f"resumed sink {sink}; {state.owed} events are owed")
+        click.echo(f"resumed sink {sink}; it is owed {count_of(state.owed, 'event')}")
         if not holder:
             click.echo('no daemon is running: "dockbell run" starts one, which sends them')
 
@@ -181,7 +182,8 @@ def retry(config_path: str | None, *, sink: str, as_json: bool) -> None:
         told = {"sink": sink, "keys": hurried.keys, "replays": hurried.replays}
         print_json(told | {"paused": state.paused or None, "daemon": app.find_holder(config) or None})
         return
-    click.echo(f"sink {sink}: {hurried.keys} waiting records and {hurried.replays} waiting replays are due now")
+    records, replays = count_of(hurried.keys, "waiting record"), count_of(hurried.replays, "waiting replay")
+    click.echo(f"sink {sink}: {records} and {replays} are due now")
     for obstacle in find_obstacles(config, state):
         print_lines(obstacle)
 
@@ -253,7 +255,7 @@ def replay(
         if as_json:
             print_json({"sink": sink, "forgotten": forgotten})
         else:
-            click.echo(f"cancelled {forgotten} replays")
+            click.echo(f"cancelled {count_of(forgotten, 'replay')}")
         return
     if everything == any(given):
         raise click.UsageError("select events with at least one option, or pass only --all")
@@ -312,16 +314,17 @@ def _print(config: Config, replayed: Replayed, state: SinkState, *, dry: bool) -
         counts = [(each.feed, each.chosen, each.waiting, each.owed, each.filtered) for each in rows]
         print_table(("feed", "chosen", "waiting", "owed", "filtered"), counts)
         click.echo()
+    chosen = count_of(replayed.chosen, "event")
     if dry:
         for event in replayed.sample:
             print_event(event, with_source=len(config.sources) > 1)
         if replayed.chosen > len(replayed.sample):
             click.echo(f"and {replayed.chosen - len(replayed.sample)} more")
-        click.echo(f"{replayed.chosen} events would be sent again; nothing was written")
+        click.echo(f"{chosen} would be sent again; nothing was written")
     elif not rows:
         click.echo("no kept event matches")
     else:
-        click.echo(f"queued {replayed.chosen} events for replay; {state.replays} replays are waiting for {state.name}")
+        click.echo(f"queued {chosen} for replay; {count_of(state.replays, 'replay')} waiting for {state.name}")
         if state.replays:
             click.echo(
                 "they have lower priority than live traffic, no guaranteed order, and the mark dockbell-replay: true"

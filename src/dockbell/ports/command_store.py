@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from dockbell.core.counting import count_of
 from dockbell.core.model import Event, Feed
 from dockbell.core.publishing.settlement import DeadLetter
 from dockbell.ports.delivery import Extent
@@ -44,8 +45,12 @@ class CommandOutcome(msgspec.Struct, frozen=True):
     detail: str = ""
 
     def __str__(self) -> str:
-        words = self.detail or ", ".join(f"{count} {name}" for name, count in self.counts.items())
-        return f"{self.status}: {words}"
+        return f"{self.status}: {self.detail or ', '.join(map(_write_count, self.counts.items()))}"
+
+
+def _write_count(counted: tuple[str, int]) -> str:
+    name, count = counted
+    return count_of(count, name[:-1]) if name.endswith("s") else f"{count} {name}"
 
 
 @dataclass(frozen=True, slots=True)

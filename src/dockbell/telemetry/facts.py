@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from dockbell.core.counting import count_of as count_of  # noqa: PLC0414  # others take it from here
 from dockbell.core.model import Feed
 
 
@@ -47,11 +48,6 @@ class _Lines(string.Formatter):
 
 
 _LINES: Final = _Lines()
-
-
-def count_of(number: int, noun: str) -> str:
-    """Return a number of things in words: ``1 page``, ``2 pages``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def describe_retry(delay: timedelta) -> str:

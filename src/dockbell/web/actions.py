@@ -21,6 +21,7 @@ from dockbell.admin.replaying import Replaying, Retried, discard_dead, find_sink
 from dockbell.config import Config
 from dockbell.config.values import show
 from dockbell.core.comparing.drift import Decision
+from dockbell.core.counting import count_of
 from dockbell.core.model import Feed
 from dockbell.ports import CommandKind, CommandStore, ReadStore, Selection
 from dockbell.telemetry import Fact, Telemetry
@@ -112,7 +113,8 @@ class Actions:
         sink = params.read_sink(request, self.config().sinks)
         await params.read_body(request, Nothing)
         hurried = await self.command_store.hurry(sink, self.now())
-        words = f"{hurried.keys} waiting records and {hurried.replays} waiting replays are due now"
+        records, replays = count_of(hurried.keys, "waiting record"), count_of(hurried.replays, "waiting replay")
+        words = f"{records} and {replays} are due now"
         return self._tell(request, f"sink {sink}", f"send now: {words}", words)
 
     async def send_again(self, request: Request) -> Response:
@@ -153,9 +155,9 @@ class Actions:
         for selection in letters.select():
             gone, going_on = await discard_dead(self.command_store, sink, selection, self.now())
             count, released = count + gone, released + going_on
-        words = f"{count} dead letters are discarded"
+        words = f"discarded {count_of(count, 'dead letter')}"
         if released:
-            words += f", {released} records that were on hold go on with their next event"
+            words += f", {count_of(released, 'record')} on hold will continue with the next event"
         return self._tell(request, f"sink {sink}", words, words)
 
     async def reconcile(self, request: Request) -> Response:

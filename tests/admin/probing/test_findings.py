@@ -104,7 +104,7 @@ async def test_a_key_that_comes_twice_on_two_pages_is_drift() -> None:
 
     report = await probe_line(OddLine({"items": MANY}, serve=shift), "items")
     assert said(report, "key").state is State.NOTE
-    assert said(report, "pages overlap").found == "1 records"
+    assert said(report, "pages overlap").found == "1 record"
     assert not report.fails
 
 

@@ -89,8 +89,8 @@ def test_composite_keys_are_not_told_again() -> None:
         ("gap", "unavailable: blind from 2026-11-21T02:10:00.123Z to 2026-11-21T02:30:00.123Z"),
         ("gap_store_lost", "store_lost: blind from an unknown time to 2026-11-21T02:30:00.123Z"),
         ("rebaselined", "read differently: query, expand"),
-        ("held_deletions", "deletions: 14 records wait for an operator since 2026-11-21T02:10:00.123Z"),
-        ("held_drift", "drift: 525 records wait for an operator since 2026-11-21T02:10:00.123Z, /customs_code"),
+        ("held_deletions", "deletions: 14 records waiting for an operator since 2026-11-21T02:10:00.123Z"),
+        ("held_drift", "drift: 525 records waiting for an operator since 2026-11-21T02:10:00.123Z, /customs_code"),
     ],
 )
 def test_a_statement_tells_what_it_is_about(name: str, told: str) -> None:

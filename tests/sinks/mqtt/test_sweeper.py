@@ -127,7 +127,7 @@ async def test_what_is_retained_of_a_store_that_was_lost_is_cleared_and_nothing_
         await until_retained(broker, states_of(SHIPMENTS, *keys(40, 60)) | FOREIGN.keys())
         told = [text for text in new.facts.of(StateRepaired) if "no longer exist" in text]
     assert sorted(told) == [
-        "sink floor: state, cleared 1 states of records that no longer exist under dockbell/state/main/stock/+",
+        "sink floor: state, cleared 1 state of records that no longer exist under dockbell/state/main/stock/+",
         "sink floor: state, cleared 40 states of records that no longer exist under dockbell/state/main/shipments/+",
     ]
 

@@ -13,10 +13,10 @@ from dockbell.admin.probing.measuring import Measured
 from dockbell.config import SourceSettings, format_duration
 from dockbell.config.loading import write_value
 from dockbell.config.place import write_keys
+from dockbell.core.counting import count_of
 from dockbell.core.model import RESOURCES
 from dockbell.core.reading.response import clean, read_allowance
 from dockbell.core.reading.survey import count_keys, find_total
-from dockbell.telemetry.facts import count_of
 
 KEY_VARIABLE: Final = "DOCKBELL_API_KEY"
 
@@ -173,7 +173,7 @@ def _advise_comparing(measured: Measured) -> Iterator[Line]:
     if found is None:
         yield from (Line(name, [], "assumed: nothing was read twice") for name in ("unordered", "ignore"))
         return
-    base = f"{found.compared} records read twice"
+    base = f"{count_of(found.compared, 'record')} read twice"
     unordered = list(dict.fromkeys([*measured.settings.unordered, *found.shuffled]))
     counts = ", ".join(f"{place} in {count}" for place, count in found.shuffled.items())
     why = f"the order differed: {counts} of {base}" if counts else f"no array changed its order in {base}"

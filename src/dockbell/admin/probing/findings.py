@@ -13,6 +13,7 @@ from dockbell.admin.probing.asking import Asker
 from dockbell.admin.probing.measuring import Bound, Measured
 from dockbell.admin.reasons import format_age
 from dockbell.core import pointer
+from dockbell.core.counting import count_of
 from dockbell.core.model import RESOURCES
 from dockbell.core.moment import EPOCH
 from dockbell.core.reading.request import MAX_LIMIT
@@ -28,7 +29,6 @@ from dockbell.core.reading.survey import (
     find_total,
     guess_cursor,
 )
-from dockbell.telemetry.facts import count_of
 
 _SKEW_TOLD: Final = timedelta(seconds=2)
 _SHOWN_MOST: Final = 5
@@ -80,7 +80,7 @@ def tell_source(name: str, asker: Asker) -> Iterator[Finding]:
             yield Finding(name, "other users", "unknown", "needs two answers in a window", State.UNTOLD)
         else:
             state = State.NOTE if foreign else State.OK
-            yield Finding(name, "other users", f"{foreign} requests", "counted by x-ratelimit-remaining", state)
+            yield Finding(name, "other users", count_of(foreign, "request"), "counted by x-ratelimit-remaining", state)
     trips = [(each.received_at - each.sent_at) / timedelta(milliseconds=1) for each in answers]
     evidence = f"median of {len(trips)}, longest {max(trips):.0f} ms"
     yield Finding(name, "latency", f"{median(trips):.0f} ms", evidence)
@@ -193,7 +193,7 @@ def _tell_times(measured: Measured) -> Iterator[_Row]:
     if stamps is None:
         others = ", ".join(find_times(measured.records)[:_SHOWN_MOST])
         hint = f"; times found in {others}" if others else ""
-        yield "updated_at", "none", f"no timestamp of the last change in {total} records{hint}", State.NOTE
+        yield "updated_at", "none", f"no timestamp of the last change in {count_of(total, 'record')}{hint}", State.NOTE
     else:
         evidence = f"in {stamps.present} of {total} records, {' or '.join(stamps.forms)}, to the {stamps.precision}"
         is_odd = stamps.present < total or len(stamps.forms) > 1 or "no zone" in stamps.forms
@@ -205,17 +205,17 @@ def _tell_times(measured: Measured) -> Iterator[_Row]:
         else:
             yield "newest stamp", f"{format_age(now - stamps.newest)} old", "by the service's clock", State.OK
     created = measured.shape.created_at
-    yield "created_at", created or "none", "" if created else f"in {total} records", State.OK
+    yield "created_at", created or "none", "" if created else f"in {count_of(total, 'record')}", State.OK
 
 
 def _tell_order(measured: Measured) -> Iterator[_Row]:
     assert measured.shape is not None
-    evidence = f"in {len(measured.records)} records on {count_of(len(measured.pages), 'page')}"
+    evidence = f"in {count_of(len(measured.records), 'record')} on {count_of(len(measured.pages), 'page')}"
     orders = find_orders(measured.records, measured.shape)
     yield "order", " = ".join(orders) or "none", evidence, State.OK
     if measured.bound is not None and len(polled := measured.bound.reading.records) > 1:
         found = " = ".join(find_orders(polled, measured.shape)) or "unknown"
-        yield "order of polls", found, f"in {len(polled)} records with updated_since", State.OK
+        yield "order of polls", found, f"in {count_of(len(polled), 'record')} with updated_since", State.OK
 
 
 def _tell_cursor(measured: Measured) -> Iterator[_Row]:
@@ -245,14 +245,14 @@ def _tell_cursor(measured: Measured) -> Iterator[_Row]:
     keys = [key for each in measured.pages for key in set(measured.keys(each.records))]
     if shared := len(keys) - len(set(keys)):
         why = "the list changed during the read, or its order is not stable"
-        yield "pages overlap", f"{shared} records", why, State.NOTE
+        yield "pages overlap", count_of(shared, "record"), why, State.NOTE
 
 
 def _tell_since(measured: Measured) -> Iterator[_Row]:
     if not RESOURCES[measured.resource].polled:
         return
     if measured.future is not None and measured.future.records:
-        evidence = f"the API returned {len(measured.future.records)} records for a time a day ahead"
+        evidence = f"the API returned {count_of(len(measured.future.records), 'record')} for a time a day ahead"
         yield "updated_since", "ignored", f"{evidence}; every poll reads the whole list", State.FAILS
     elif measured.bound is not None:
         yield from _tell_bound(measured, measured.bound)
@@ -268,7 +268,9 @@ def _tell_since(measured: Measured) -> Iterator[_Row]:
 def _tell_bound(measured: Measured, bound: Bound) -> Iterator[_Row]:
     records = bound.reading.records
     older = [moment for each in records if (moment := measured.stamp_of(each)) is not None and moment < bound.moment]
-    evidence = f"asked for the time of the newest record, got {len(records)} records, {len(older)} of them older"
+    evidence = (
+        f"asked for the time of the newest record, got {count_of(len(records), 'record')}, {len(older)} of them older"
+    )
     if not older:
         yield "updated_since", "honoured", evidence, State.OK
     elif (grain := _cut_to(bound, min(older))) is not None:
@@ -327,7 +329,7 @@ def _tell_rereading(measured: Measured) -> Iterator[_Row]:
         return
     assert measured.again is not None
     elapsed = measured.again.response.sent_at - measured.pages[0].response.sent_at
-    evidence = f"{found.compared} records read again {elapsed.total_seconds():.1f} s later"
+    evidence = f"{count_of(found.compared, 'record')} read again {elapsed.total_seconds():.1f} s later"
     if not found.compared:
         yield "same order twice", "unknown", "no record was in both readings of the first page", State.NOTE
         return

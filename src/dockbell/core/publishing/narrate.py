@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from dockbell.core import pointer
+from dockbell.core.counting import count_of
 from dockbell.core.model import JSON, NOTICES, ChangeKind, StatementKind
 from dockbell.core.moment import format_moment, parse_moment
 from dockbell.core.printable import printable
@@ -80,7 +81,7 @@ def _tell_statement(data: JSON) -> Iterator[str]:
         return
     match data["statement"]:
         case StatementKind.RECONCILED:
-            yield f"{data['verdict']}: {data['records']} records on {data['pages']} pages"
+            yield f"{data['verdict']}: {count_of(data['records'], 'record')} on {count_of(data['pages'], 'page')}"
             yield from (f"{data[kind]} {kind}" for kind in ("created", "updated", "deleted", "restored") if data[kind])
             yield f"{data['missed']} missed by polling"
         case StatementKind.GAP:
@@ -88,7 +89,7 @@ def _tell_statement(data: JSON) -> Iterator[str]:
         case StatementKind.REBASELINED:
             yield "read differently: " + ", ".join(map(printable, data["parts"]))
         case StatementKind.HELD:
-            yield f"{data['reason']}: {data['count']} records wait for an operator since {data['since']}"
+            yield f"{data['reason']}: {count_of(data['count'], 'record')} waiting for an operator since {data['since']}"
             yield from map(printable, data.get("paths", ()))
         case newer:
             yield printable(newer)

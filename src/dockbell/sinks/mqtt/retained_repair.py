@@ -21,6 +21,7 @@ from typing import Final
 
 import anyio
 
+from dockbell.core.counting import count_of
 from dockbell.core.model import Feed, OutcomeKind
 from dockbell.ports import RetainedState
 from dockbell.sinks.mqtt.connection import Connection, Ending
@@ -29,7 +30,6 @@ from dockbell.sinks.mqtt.packets import Publication
 from dockbell.sinks.mqtt.settings import MqttSettings
 from dockbell.sinks.mqtt.sweeper import Sentinel, Sweeper, Tree
 from dockbell.telemetry import StateRepaired, Telemetry
-from dockbell.telemetry.facts import count_of
 
 _WRITE_EVERY: Final = timedelta(seconds=10)
 _ECHO_LIMIT: Final = timedelta(seconds=10)

@@ -24,6 +24,7 @@ from typing import Any, Final, Self
 
 import anyio
 
+from dockbell.core.counting import count_of
 from dockbell.core.model import Feed
 from dockbell.core.publishing.settlement import RecordId
 from dockbell.core.publishing.topic import check_topic
@@ -221,21 +222,22 @@ class Sweeper:
             if not found.strays:
                 return await self._conclude(tree, found.held, count)
             if found.strays.keys() <= before.keys():
-                self.report(
-                    f"the broker still retains {len(found.strays)} states under {tree.filter} that dockbell cleared"
-                )
+                left = count_of(len(found.strays), "state")
+                self.report(f"the broker still retains {left} under {tree.filter} that dockbell cleared")
                 return True
             before = found.strays
             count += await repairs.offer(found.strays, flow.news.set)
             if repairs.has_failed or repairs.refused:
                 refused = f"{repairs.refused} of them refused" if repairs.refused else "some of them later"
-                self.report(f"cleared {count} states of records that no longer exist under {tree.filter}; {refused}")
+                self.report(
+                    f"cleared {count_of(count, 'state')} of records that no longer exist under {tree.filter}; {refused}"
+                )
                 return not repairs.has_failed
         return False
 
     async def _conclude(self, tree: Tree, seen: int, count: int) -> bool:
         if count:
-            self.report(f"cleared {count} states of records that no longer exist under {tree.filter}")
+            self.report(f"cleared {count_of(count, 'state')} of records that no longer exist under {tree.filter}")
         elif not seen:
             self.report(f"nothing is retained under {tree.filter}, or the broker does not let dockbell read it")
         held = await self._count_held(tree)

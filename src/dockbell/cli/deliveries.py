@@ -11,18 +11,22 @@ from dockbell.core.counting import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from dockbell.admin.why import SinkTrace
     from dockbell.core.publishing.settlement import Attempt
 
 
-def tell_delivery(trace: SinkTrace) -> str:
-    """Return how far a sink is with an event, as ``blocked after 2 attempts: HTTP 503, next at …``."""
+def tell_delivery(trace: SinkTrace, at: datetime) -> str:
+    """Return how far a sink is with an event now, as ``blocked after 2 attempts: HTTP 503, next at …``."""
     from dockbell.admin.why import Stage
 
     error = f": {trace.error}" if trace.error else ""
     tried = f" after {count_of(trace.attempts, 'attempt')}" if trace.stage in (Stage.BLOCKED, Stage.DEAD) else ""
-    due = f", next at {write_cell(trace.due)}" if trace.stage is Stage.BLOCKED else ""
+    due = ""
+    if trace.stage is Stage.BLOCKED:
+        is_due = trace.due is not None and trace.due <= at
+        due = ", next attempt is due" if is_due else f", next at {write_cell(trace.due)}"
     return f"{trace.stage.value}{tried}{error}{due}"
 
 

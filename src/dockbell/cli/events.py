@@ -109,6 +109,7 @@ def _print_one(config: Config, text: str, *, as_json: bool) -> None:
     import msgspec
 
     from dockbell.admin.history_as_json import describe_traces
+    from dockbell.app import now
     from dockbell.core.moment import format_moment
 
     told = _find(config, text)
@@ -128,7 +129,7 @@ def _print_one(config: Config, text: str, *, as_json: bool) -> None:
         return
     print_raw(msgspec.json.format(found.body))
     click.echo(f"\n{found.feed} #{found.sequence}, recorded {write_cell(told.recorded_at)}")
-    print_table(("sink", "delivery"), [(trace.sink, tell_delivery(trace)) for trace in told.traces])
+    print_table(("sink", "delivery"), [(trace.sink, tell_delivery(trace, now())) for trace in told.traces])
     print_attempts((trace.sink, each) for trace in told.traces for each in trace.log)
 
 

@@ -18,6 +18,7 @@ from dockbell.core.counting import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from dockbell.admin.commands import Result, Target
     from dockbell.admin.why import EventTrace, RecordHistory
@@ -90,10 +91,15 @@ def _print(account: RecordHistory, given: str) -> None:
     if account.key != given:
         print_lines(f'key "{given}" is read as {account.key}\n')
     print_lines(f"{account.feed} {account.key}: {_tell_record(account)}")
+    events = [_event_row(each, account.at) for each in account.events]
     for title, headings, rows in (
         ("runs that covered the record", ("asked", "run", "result"), _run_rows(account.runs)),
         ("findings", ("at", "via", "finding", "modified", "fingerprint", "event"), map(_note_row, account.notes)),
-        ("events", ("sequence", "recorded", "type", "id", "sinks"), map(_event_row, account.events)),
+        (
+            "events",
+            ("sequence", "recorded", "type", "id", "sinks"),
+            events,
+        ),
     ):
         listed = list(rows)
         if listed:
@@ -148,9 +154,9 @@ def _note_row(note: Noted) -> tuple[object, ...]:
     return (note.at, note.via, note.finding, note.modified, _shorten(note.fingerprint), event)
 
 
-def _event_row(told: EventTrace) -> tuple[object, ...]:
+def _event_row(told: EventTrace, at: datetime) -> tuple[object, ...]:
     event = told.event
-    sinks = "; ".join(f"{trace.sink} {tell_delivery(trace)}" for trace in told.traces)
+    sinks = "; ".join(f"{trace.sink} {tell_delivery(trace, at)}" for trace in told.traces)
     kind = f"{event.type} (unjudged: its condition took too long to evaluate)" if told.is_unjudged else event.type
     return (f"#{event.sequence}", told.recorded_at, kind, event.id, sinks)
 

@@ -683,3 +683,9 @@ def test_drift_of_the_same_fields_in_several_feeds_of_a_source_is_one_reason() -
     )
     assert [one.is_about(each.feed) for each in feeds] == [True, True, False]
     assert (alone.about, [alone.is_about(each.feed) for each in feeds]) == ("feed:main/items", [False, False, True])
+
+
+def test_the_last_error_of_a_sink_whose_receiver_is_down_is_why_it_is_down() -> None:
+    assert replace(down(2), error="HTTP 503").last_error == "connection refused"
+    assert replace(QUIET, error="HTTP 503", found=Found(Condition.CONNECTED, NOON)).last_error == "HTTP 503"
+    assert replace(QUIET, error="HTTP 503", found=Found(Condition.DOWN, NOON)).last_error == "HTTP 503"

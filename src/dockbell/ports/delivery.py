@@ -68,10 +68,10 @@ class SinkState:
 
     @property
     def last_error(self) -> str:
-        """Why a key's last attempt did not succeed, or why no attempt can be made; empty where nothing is known."""
-        if self.error or self.found is None or self.found.condition is not Condition.DOWN:
-            return self.error
-        return self.found.reason
+        """Why the receiver is down, else why a key's last attempt did not succeed; empty where nothing is known."""
+        found = self.found
+        reason = found.reason if found is not None and found.condition is Condition.DOWN else ""
+        return reason or self.error
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from dockbell.core.publishing.event import test_event as make_test_event
 from dockbell.core.publishing.statement import notice_key
 from dockbell.errors import ConfigError, SinkRejected, SinkUnavailable
 from dockbell.sinks.alert import AlertSettings, AlertSink
+from dockbell.sinks.alert.sending import _tell_unreached
 from dockbell.telemetry import Telemetry
 from tests.brokers import find_free_port
 from tests.fakes import NOON
@@ -199,10 +200,24 @@ async def test_a_probe_connects_and_sends_nothing(port: int, mailbox: Mailbox) -
 
 
 async def test_a_probe_tells_a_server_that_is_away_from_a_url_that_means_nothing() -> None:
-    with pytest.raises(SinkUnavailable, match="JSON: cannot be reached"):
+    with pytest.raises(SinkUnavailable, match=r"JSON: 127\.0\.0\.1 cannot be reached"):
         await make_sink(f"json://127.0.0.1:{find_free_port()}/").probe()
     with pytest.raises(SinkRejected, match=r"does not understand the url; see docs/how-to/alerts\.md"):
         await make_sink("carrier-pigeon://coop").probe()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what Apprise imports
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("json://me:hush@alerts.example.com/hush", "alerts.example.com cannot be reached"),
+        ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/", "hooks.slack.com cannot be reached"),
+        ("opsgenie://hush.hush.hush", "cannot be reached"),  # the key stands in the place of a host
+    ],
+)
+def test_what_cannot_be_reached_is_named_without_a_secret(url: str, told: str) -> None:
+    apprise = pytest.importorskip("apprise")
+    assert _tell_unreached(apprise.Apprise.instantiate(url)) == told
 
 
 def test_a_url_without_a_service_is_refused_before_the_start() -> None:

@@ -61,7 +61,7 @@ def answer_message(message: Message) -> Answer:
     name = str(service.service_name)
     if not message.title:
         is_reached = _can_connect(service, message.seconds)
-        return Answer(is_reached=is_reached, reason="" if is_reached else "cannot be reached", service=name)
+        return Answer(is_reached=is_reached, reason="" if is_reached else _tell_unreached(service), service=name)
     service.socket_connect_timeout = service.socket_read_timeout = message.seconds
     log = StringIO()
     logger = logging.getLogger("apprise")
@@ -72,7 +72,7 @@ def answer_message(message: Message) -> Answer:
         return Answer(is_sent=True, service=name)
     said = log.getvalue()
     if _UNREACHED in said.lower():
-        return Answer(is_reached=False, reason="cannot be reached", service=name)
+        return Answer(is_reached=False, reason=_tell_unreached(service), service=name)
     status = _STATUS.search(said)
     return Answer(
         reason=f"the service refused it, status {status[1]}" if status else "the service did not accept it",
@@ -88,6 +88,13 @@ def _can_connect(service: Any, seconds: float) -> bool:
     with suppress(OSError), socket.create_connection(address, timeout=seconds):
         return True
     return False
+
+
+def _tell_unreached(service: Any) -> str:
+    """Return that a service cannot be reached, with its host, unless the url has a secret in the place of a host."""
+    host, _ = _find_address(service) or ("", 0)
+    is_host = host != service.host or "host" in service.template_tokens
+    return f"{host} cannot be reached" if host and is_host and "{" not in host else "cannot be reached"
 
 
 def _find_address(service: Any) -> tuple[str, int] | None:

@@ -41,9 +41,11 @@ def status(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
     \b
     daemon    no daemon runs, or it reads several feeds for the first time
     store     little space is left on its disk
-    feed      its last reading failed, or it was not read completely for three intervals and a minute; it has a problem,
-              holds deletions or drift, or has records in quarantine
-    sink      it is paused, has dead letters, or has been owed an event for more than five minutes
+    source    several of its feeds cannot be read, are stopped, or hold drift for one reason
+    feed      its last reading failed, or it was not read completely yet, or not for three intervals and a minute; its
+              passes fail or are late; it has a problem, holds deletions or drift, or has records in quarantine
+    sink      it is paused, has dead letters, has been owed an event for more than five minutes, or no event could be
+              delivered to it for more than a minute
     web       within the last hour, more connections came to the web server than it has room for
 
     The columns:

@@ -16,13 +16,14 @@ from typing import Final
 from dockbell.admin.status import FeedStatus, Status
 from dockbell.config import format_duration
 from dockbell.core.comparing.drift import Decision
+from dockbell.core.counting import count_of
 from dockbell.core.model import RESOURCES, Feed, RunKind
 from dockbell.core.planning.forecast import in_words
 from dockbell.core.publishing.statement import GAP_WORDS
 from dockbell.core.reading.shape import is_own_id
 from dockbell.errors import NOT_SENT, drop_subject
 from dockbell.ports import Condition, Failing, FeedState, Footprint, SinkState
-from dockbell.telemetry.facts import DiskFills, count_of
+from dockbell.telemetry.facts import DiskFills
 
 OWED_MOST: Final = timedelta(minutes=5)
 """How long a sink may owe an event."""
@@ -382,8 +383,7 @@ def _check_sink(state: SinkState, at: datetime) -> Iterator[tuple[str, Weight]]:
             Weight.WAITING,
         )
     elif state.oldest is not None and at - state.oldest > OWED_MOST:
-        last = found.reason if is_down and found is not None else state.last_error
-        error = f"; last error: {last}" if last else ""
+        error = f"; last error: {state.last_error}" if state.last_error else ""
         waiting = f"{_count_owed(state)} owed, {count_of(state.blocked, 'key')} blocked"
         yield (
             f"an event has waited for {format_age(at - state.oldest)}, {waiting}{error}",

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import anyio
 
 from dockbell.admin.reasons import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
+from dockbell.core.counting import count_of
 from dockbell.core.model import JSON, NOTICES, Feed, NoticeKind, OutcomeKind, RunKind, Statement, StatementKind
 from dockbell.core.planning.forecast import in_words
 from dockbell.core.publishing.event import Composer
@@ -41,7 +42,6 @@ from dockbell.telemetry import (
     Stated,
     Telemetry,
 )
-from dockbell.telemetry.facts import count_of
 
 _QUIET: Final = timedelta(minutes=1)
 """Repeated alerts of one kind about the same thing within this time are counted in one notice."""

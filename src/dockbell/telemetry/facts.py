@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from dockbell.core.counting import count_of as count_of  # noqa: PLC0414  # others take it from here
+from dockbell.core.counting import count_of
 from dockbell.core.model import Feed
 
 

@@ -9,10 +9,11 @@ from typing import Final
 
 import msgspec
 
+from dockbell.core.counting import count_of
 from dockbell.core.model import RESOURCES, ChangeKind, Feed, RunKind, Statement, StatementKind, Urgency
 from dockbell.errors import NOT_SENT, drop_subject
 from dockbell.ports import Tally
-from dockbell.telemetry.facts import Fact, count_of, describe_retry
+from dockbell.telemetry.facts import Fact, describe_retry
 
 _NOTABLE: Final = timedelta(seconds=10)
 """A pass that takes so long is logged, whatever it finds."""

@@ -277,7 +277,7 @@ async def test_whoever_does_not_read_takes_no_memory(house: House, place: str) -
             assert answer.content == whole.content
         else:
             problem = answer.json()["type"]
-            assert (answer.status_code, problem) == (503, "urn:dockbell:problem:too-much-waits")
+            assert (answer.status_code, problem) == (503, "urn:dockbell:problem:overloaded")
             assert answer.headers["retry-after"] == "5"
         assert grown < 150
         assert daemon.end() == 0

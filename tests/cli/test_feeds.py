@@ -66,7 +66,7 @@ def test_a_feed_that_cannot_be_read_is_incomplete(place: Place) -> None:
     place.tell("options?refuse_with=401")
     found = place.ask("reconcile", "stock", code=1)
     (result,) = found["results"]
-    assert (found["wish"], result["feed"], result["outcome"], result["counts"]) == (
+    assert (found["command"], result["feed"], result["outcome"], result["counts"]) == (
         "reconcile",
         "main/stock",
         "failed",
@@ -97,7 +97,7 @@ def test_a_daemon_reads_feeds_beside_its_polls_and_others_wait_for_it(place: Pla
 def test_a_mass_of_deletions_is_held_until_an_operator_approves_it(place: Place) -> None:
     assert place.run("deletes") == "no deletions held\n"
     assert place.run("deletes", "approve") == "no deletions held\n"
-    assert place.ask("deletes", "approve") == {"wish": "approve deletions", "results": [], "reasons": []}
+    assert place.ask("deletes", "approve") == {"command": "approve deletions", "results": [], "reasons": []}
     place.tell("delete/stock?n=30")
     reasons = place.ask("reconcile", "stock")["reasons"]
     assert reasons == [

@@ -34,26 +34,26 @@ MEANINGS: Final = {
     "bad-request": "A parameter, a header, the body or the request target is invalid; `detail` says which.",
     "body": "The body is not allowed here, too large, incomplete after 10 s, or not `application/json`.",
     "csrf": "A browser session sent an action with a missing or wrong `X-Dockbell-CSRF` header.",
-    "fault": "Internal error in dockbell; its log has more.",
     "head": "The request line and headers are too large.",
+    "internal-error": "Internal error in dockbell; its log has more.",
     "method": "The path does not support this method; `Allow` lists the methods that it supports.",
+    "not-found": "The path does not exist.",
     "origin": "A page of another origin sent a request other than `GET` and `HEAD`.",
+    "overloaded": "Responses that clients have not read take too much memory; `Retry-After` says when to retry.",
     "position-gone": "The pull feed cannot resume from this position; read the state, which has a new position.",
     "record-gone": "The record was deleted; `revision` is the revision of the deletion.",
     "store": "The store could not be used; `detail` says why, and `Retry-After` when to retry.",
     "token": "The token is missing or wrong (401), not configured (403), or dockbell cannot read it (503).",
     "too-many-connections": "The server or your network has too many connections; `Retry-After` says when to retry.",
-    "too-much-waits": "Responses that clients have not read take too much memory; `Retry-After` says when to retry.",
     "too-many-tokens": "Too many wrong tokens were sent; dockbell checks none until `Retry-After` has passed.",
     "too-many-readers": "The maximum number of readers is waiting; `Retry-After` says when to retry.",
+    "unknown-command": "The command does not exist, or its outcome is no longer kept.",
     "unknown-event": "The event does not exist, or is no longer kept.",
     "unknown-file": "The status page has no such file.",
     "unknown-feed": "The feed is not configured, or was never read.",
     "unknown-host": "The name in `Host` is not one of dockbell's; add it to `hosts` in `[web]`.",
-    "unknown-place": "The path does not exist.",
     "unknown-record": "dockbell never stored this record.",
     "unknown-sink": "The sink does not exist.",
-    "unknown-wish": "The command does not exist, or its outcome is no longer kept.",
 }
 """What each kind of problem means; a kind without a meaning fails the test of the reference."""
 
@@ -129,6 +129,6 @@ def find_problems() -> dict[str, set[int]]:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Problem":
                 status, kind = node.args[:2]
                 if isinstance(kind, ast.Constant) and isinstance(kind.value, str):
-                    known = {HTTPStatus[status.attr].value} if isinstance(status, ast.Attribute) else {404, 405}
+                    known = {HTTPStatus[status.attr].value} if isinstance(status, ast.Attribute) else {404}
                     kinds[kind.value] |= known
     return kinds

@@ -168,16 +168,16 @@ async def test_which_dead_letters_must_be_said(acting: Served, filled: Filled) -
 
 async def test_what_the_daemon_has_to_do_is_left_for_it(acting: Served, filled: Filled, ear: Ear) -> None:
     answer = await act(acting, "/feeds/main/shipments/reconcile")
-    assert (answer.status_code, answer.json()) == (202, {"wish": 1})
+    assert (answer.status_code, answer.json()) == (202, {"command": 1})
     (command,) = await acting.store.commands.take()
     assert (command.kind, command.feed) == (CommandKind.RECONCILE, filled.feed)
 
     async def outcome() -> Any:
-        return (await acting.client.get("/wishes/1")).json()
+        return (await acting.client.get("/commands/1")).json()
 
-    assert await outcome() == {"wish": "reconcile", "feed": "main/shipments", "outcome": None}
+    assert await outcome() == {"kind": "reconcile", "feed": "main/shipments", "outcome": None}
     await acting.store.commands.finish(command, CommandOutcome("complete", {"pages": 3}))
-    assert await outcome() == {"wish": "reconcile", "feed": "main/shipments", "outcome": "complete: 3 pages"}
+    assert await outcome() == {"kind": "reconcile", "feed": "main/shipments", "outcome": "complete: 3 pages"}
     assert told(ear) == ["web: main/shipments: reconcile, asked by 127.0.0.1"]
 
 
@@ -219,9 +219,9 @@ async def test_what_cannot_be_done_is_refused(acting: Served, ear: Ear) -> None:
     assert told(ear) == []
 
 
-async def test_a_wish_that_was_never_left_is_not_there(acting: Served) -> None:
+async def test_a_command_that_was_never_made_is_not_there(acting: Served) -> None:
     for number, status in (("7", 404), ("x", 400), ("9" * 19, 400)):
-        assert (await acting.client.get(f"/wishes/{number}")).status_code == status
+        assert (await acting.client.get(f"/commands/{number}")).status_code == status
 
 
 async def test_what_is_configured_anew_counts_at_once(acting: Served) -> None:

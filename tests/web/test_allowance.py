@@ -105,7 +105,7 @@ async def test_beyond_what_may_wait_large_answers_are_refused_until_there_is_roo
                 while (answer := await served.client.get(whole)).status_code == 200:
                     pass  # it is not answered yet, or was not when this was asked
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-            assert answer.json()["type"] == "urn:dockbell:problem:too-much-waits"
+            assert answer.json()["type"] == "urn:dockbell:problem:overloaded"
             for place in ("/healthz", "/readyz", "/metrics", "/feeds"):
                 assert (await served.client.get(place)).status_code == 200
         with anyio.fail_after(10):

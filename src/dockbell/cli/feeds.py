@@ -190,7 +190,7 @@ def _command(config: Config, feeds: Sequence[Feed], kind: CommandKind, *, wait: 
             {"feed": str(each.feed), "outcome": each.verdict, "counts": each.counts, "detail": each.detail}
             for each in results
         ]
-        print_json({"wish": kind.value, "results": found, "reasons": reasons})
+        print_json({"command": kind.value, "results": found, "reasons": reasons})
     else:
         names = list(dict.fromkeys(name for each in results for name in each.counts))
         rows = [(each.feed, each.verdict, *map(each.counts.get, names), each.detail) for each in results]

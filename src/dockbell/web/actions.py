@@ -61,12 +61,12 @@ class Outcome(Model):
     outcome: str
 
 
-class LeftWish(Model):
-    wish: Count
+class AcceptedCommand(Model):
+    command: Count
 
 
-class Wish(Model):
-    wish: str
+class CommandState(Model):
+    kind: str
     feed: str | None
     outcome: str | None
 
@@ -183,15 +183,16 @@ class Actions:
         number = params.read_number("number", request.path_params["number"], 0, params.PLACE_MOST)
         command = await self.command_store.find_command(number)
         if command is None:
-            raise Problem(HTTPStatus.NOT_FOUND, "unknown-wish", f"wish {number}: does not exist, or is no longer kept")
+            detail = f"command {number}: does not exist, or is no longer kept"
+            raise Problem(HTTPStatus.NOT_FOUND, "unknown-command", detail)
         feed = None if command.feed is None else str(command.feed)
         outcome = None if command.outcome is None else str(command.outcome)
-        return json_response(Wish(command.kind.value, feed, outcome))
+        return json_response(CommandState(command.kind.value, feed, outcome))
 
     async def _make_command(self, request: Request, feed: Feed, kind: CommandKind) -> Response:
         number = await self.command_store.make_command(feed, kind, self.now())
         self._emit(request, str(feed), kind.value)
-        return json_response(LeftWish(number), HTTPStatus.ACCEPTED)
+        return json_response(AcceptedCommand(number), HTTPStatus.ACCEPTED)
 
     def _tell(self, request: Request, subject: str, done: str, outcome: str) -> Response:
         self._emit(request, subject, done)

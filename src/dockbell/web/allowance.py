@@ -48,7 +48,7 @@ class Allowance:
         if not self._has_room(size):
             self._drop_stalled()
             detail = f"responses: clients have not read {self.held:,} bytes yet; retry later, or request less"
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "too-much-waits", detail, headers={"Retry-After": "5"})
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", detail, headers={"Retry-After": "5"})
         with self._holding(size):
             yield
 

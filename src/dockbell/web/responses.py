@@ -71,12 +71,12 @@ async def answer_error(request: Request, error: Exception) -> Response:
         case HTTPException():  # no route has the path
             places = "/feeds/{source}/{resource} and /state/{source}/{resource}; /openapi.json describes all paths"
             detail = f"{request.url.path}: does not exist; try {places}"
-            problem = Problem(HTTPStatus(error.status_code), "unknown-place", detail)
+            problem = Problem(HTTPStatus(error.status_code), "not-found", detail)
         case StoreError():
             problem = Problem(HTTPStatus.SERVICE_UNAVAILABLE, "store", str(error), headers={"Retry-After": "5"})
         case _:
             detail = f"dockbell: internal error, got {type(error).__name__}; its log has more"
-            problem = Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "fault", detail)
+            problem = Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)
     return problem.response()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from dockbell.admin.as_json import StatusModel
 from dockbell.admin.history_as_json import WhyModel
 from dockbell.core.model import JSON
-from dockbell.web.actions import Actions, Deletions, Drift, LeftWish, NamedEvent, Outcome, Pause, Wish
+from dockbell.web.actions import AcceptedCommand, Actions, CommandState, Deletions, Drift, NamedEvent, Outcome, Pause
 from dockbell.web.assets import Assets
 from dockbell.web.dead_letters import DeadLetters, LetterList, Letters
 from dockbell.web.delays import DelayWeek, DelayWeeks
@@ -32,6 +32,12 @@ _CURSOR: Final[JSON] = {"type": "string", "pattern": r"^[A-Za-z0-9_-]{1,64}\.[0-
 _LIMIT: Final[JSON] = {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT}
 _LIST_LIMIT: Final[JSON] = {"type": "integer", "minimum": 1, "maximum": LIST_LIMIT_MOST, "default": LIST_LIMIT}
 _DURATION: Final[JSON] = {"type": "string", "pattern": r"^([1-9]?[0-9]s|1m)$", "default": "0s"}
+
+# Responses of actions.
+_DONE: Final = {200: ResponseDoc("The outcome.", Outcome)}
+_ACCEPTED: Final = ResponseDoc(
+    "The daemon runs the command soon; `GET /commands/{number}` returns its outcome.", AcceptedCommand
+)
 
 
 def list_routes(
@@ -229,10 +235,10 @@ def list_routes(
             query={"limit": _LIST_LIMIT, "after": _TEXT},
         ),
         Route(
-            "/wishes/{number}",
+            "/commands/{number}",
             actions.answer_command,
             "Get the outcome of a command that the daemon runs.",
-            {200: ResponseDoc("The command; `outcome` is null until it is done.", Wish)},
+            {200: ResponseDoc("The command; `outcome` is null until it is done.", CommandState)},
         ),
         # What a client with the token may do.
         _act("/sinks/{sink}/pause", actions.pause, "Pause a sink: it gets no events until it is resumed.", Pause),
@@ -241,25 +247,35 @@ def list_routes(
         _act("/sinks/{sink}/replay", actions.send_again, "Send an event again, marked as a replay.", NamedEvent),
         _act("/sinks/{sink}/dead/retry", actions.retry, "Send dead letters to their sink again.", Letters),
         _act("/sinks/{sink}/dead/discard", actions.discard, "Delete dead letters.", Letters),
-        _act("/feeds/{source}/{resource}/reconcile", actions.reconcile, "Read a whole feed now.", Nothing),
+        _act(
+            "/feeds/{source}/{resource}/reconcile",
+            actions.reconcile,
+            "Read a whole feed now.",
+            Nothing,
+            {202: _ACCEPTED},
+        ),
         _act(
             "/feeds/{source}/{resource}/deletions",
             actions.decide_deletions,
             "Publish held deletions (`approve`), or keep the records (`reject`).",
             Deletions,
+            {200: ResponseDoc("No deletions are held.", Outcome), 202: _ACCEPTED},
         ),
         _act(
             "/feeds/{source}/{resource}/drift",
             actions.decide_drift,
             "Store held drift without events (`absorb`), or publish it (`publish`).",
             Drift,
+            {200: ResponseDoc("No drift is held.", Outcome), 202: _ACCEPTED},
         ),
     )
 
 
-def _act(path: str, endpoint: Endpoint, words: str, body: type[msgspec.Struct]) -> Route:
-    responses = {
-        200: ResponseDoc("The outcome.", Outcome),
-        202: ResponseDoc("The daemon runs the command soon; `GET /wishes/{number}` returns its outcome.", LeftWish),
-    }
+def _act(
+    path: str,
+    endpoint: Endpoint,
+    words: str,
+    body: type[msgspec.Struct],
+    responses: Mapping[int, ResponseDoc] = _DONE,
+) -> Route:
     return Route(path, endpoint, words, responses, method="POST", access=Access.ACT, body=body)

@@ -2,8 +2,8 @@
 
 import { h, show } from './elements.js';
 
-const WISH_PAUSE = 500;
-const WISH_SILENCE = 60_000; // a daemon that begins anew is away for a while, and follows wishes then
+const COMMAND_PAUSE = 500;
+const COMMAND_SILENCE = 60_000; // a daemon that begins anew is away for a while, and runs commands then
 const ANSWER_MOST = 10_000;
 
 let session = { signed_in: false, can_act: false, csrf: null, needs_token: false };
@@ -87,7 +87,7 @@ async function run(label, act, button) {
   button.setAttribute('aria-busy', 'true');
   try {
     const { status, body: found } = await send('POST', act.path, body);
-    if (status === 202) await followWish(found.wish, tell);
+    if (status === 202) await followCommand(found.command, tell);
     else tell(status === 200 ? found.outcome : explain(status, found), status !== 200);
     act.done?.();
   } catch (error) {
@@ -97,13 +97,13 @@ async function run(label, act, button) {
   }
 }
 
-async function followWish(wish, tell) {
+async function followCommand(command, tell) {
   tell('requested…');
   for (let heardAt = Date.now(); ;) {
-    await new Promise((resolve) => setTimeout(resolve, WISH_PAUSE));
+    await new Promise((resolve) => setTimeout(resolve, COMMAND_PAUSE));
     let answer;
     try {
-      answer = await send('GET', `wishes/${encodeURIComponent(wish)}`);
+      answer = await send('GET', `commands/${encodeURIComponent(command)}`);
     } catch (error) {
       answer = { status: 503, body: { detail: error.message } };
     }
@@ -111,7 +111,7 @@ async function followWish(wish, tell) {
     if (status === 200) {
       if (body.outcome !== null) return tell(body.outcome);
       heardAt = Date.now();
-    } else if (status < 500 || Date.now() - heardAt > WISH_SILENCE) {
+    } else if (status < 500 || Date.now() - heardAt > COMMAND_SILENCE) {
       return tell(`requested, but the outcome is unknown: ${explain(status, body)}`, true);
     }
   }

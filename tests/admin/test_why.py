@@ -116,7 +116,7 @@ def account(
         (
             account(STATE, RECORD, noted(Finding.TOUCHED)),
             (
-                "only its timestamp moved, at 2026-11-21 12:00:00Z; touch = true in [resources.shipments]"
+                "only its timestamp changed, at 2026-11-21 12:00:00Z; touch = true in [resources.shipments]"
                 " publishes such changes"
             ),
         ),
@@ -133,15 +133,15 @@ def account(
         ),
         (
             account(STATE, RECORD, noted(Finding.ABSORBED)),
-            "the reading of 2026-11-21 12:00:00Z was stored silently: the operator absorbed the new fields",
+            "the reading of 2026-11-21 12:00:00Z was stored without an event: an operator absorbed the drift",
         ),
         (
             account(STATE, RECORD, noted(Finding.REBASELINED)),
-            "the reading of 2026-11-21 12:00:00Z was stored silently: the feed is read differently now",
+            "the reading of 2026-11-21 12:00:00Z was stored without an event: the read settings of the feed changed",
         ),
         (
             account(STATE, RECORD, noted(Finding.UNPROVEN)),
-            "the reading of 2026-11-21 12:00:00Z was stored silently: the key is not proven unique yet",
+            "the reading of 2026-11-21 12:00:00Z was stored without an event: the key is not proven unique yet",
         ),
         (
             account(STATE, RECORD, noted(Finding.POSTPONED)),

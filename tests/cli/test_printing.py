@@ -89,7 +89,7 @@ def test_a_statement_tells_its_resource_where_others_tell_their_key(*, with_sour
     body = json.dumps({"time": "2026-11-21T12:00:00.000Z", "data": data}).encode()
     statement = Event(Feed("main", "shipments"), 1, "", "evt_1", "dockbell.feed.rebaselined", "rebaselined", 0, body)
     line = click.unstyle(format_event(statement, width=None, with_source=with_source))
-    assert line[15:] == f"feed.rebaselined {where} read differently: query"
+    assert line[15:] == f"feed.rebaselined {where} read settings changed: query"
 
 
 def test_an_event_fits_a_terminal() -> None:

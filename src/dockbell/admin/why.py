@@ -339,9 +339,8 @@ def _explain_finding(account: RecordHistory) -> str:
     at = write_time(note.at)
     match note.finding:
         case Finding.TOUCHED:
-            return (
-                f"only its timestamp moved, at {at}; touch = true in [resources.{feed.resource}] publishes such changes"
-            )
+            remedy = f"touch = true in [resources.{feed.resource}] publishes such changes"
+            return f"only its timestamp changed, at {at}; {remedy}"
         case Finding.QUIET:
             return f"the reading of {at} differs only in ignored members"
         case Finding.DRIFT:

@@ -88,7 +88,7 @@ def test_composite_keys_are_not_told_again() -> None:
         ("reconciled", "repaired: 525 records on 3 pages, 2 updated, 1 deleted, 1 missed by polling"),
         ("gap", "unavailable: blind from 2026-11-21T02:10:00.123Z to 2026-11-21T02:30:00.123Z"),
         ("gap_store_lost", "store_lost: blind from an unknown time to 2026-11-21T02:30:00.123Z"),
-        ("rebaselined", "read differently: query, expand"),
+        ("rebaselined", "read settings changed: query, expand"),
         ("held_deletions", "deletions: 14 records waiting for an operator since 2026-11-21T02:10:00.123Z"),
         ("held_drift", "drift: 525 records waiting for an operator since 2026-11-21T02:10:00.123Z, /customs_code"),
     ],

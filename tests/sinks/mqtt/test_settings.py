@@ -27,7 +27,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
             'must be a URL such as "mqtts://broker.example.com:8883", got "http://localhost"',
         ),
         ({"url": "mqtt://"}, "must be a URL such as"),
-        ({"url": "mqtt://localhost:99999"}, "must be a URL such as"),
+        ({"url": "mqtt://localhost:99999"}, "must have a port from 1 to 65535"),
         (
             {"url": "mqtt://me:secret@localhost"},
             "must not contain a user or password; use the keys username and password",

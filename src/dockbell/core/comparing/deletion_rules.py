@@ -26,8 +26,8 @@ class Absence(StrEnum):
 
     NONE = "nothing is absent"
     SUSPECTED = "suspected until a second pass confirms it"
-    SUSPENDED_EMPTY = "the pass was empty where records are stored"
-    SUSPENDED_MANY = "more deletions than a day should have"
+    SUSPENDED_EMPTY = "the pass showed no records, although some are stored"
+    SUSPENDED_MANY = "more deletions than are believed in a day"
 
     @property
     def is_suspended(self) -> bool:
@@ -71,8 +71,8 @@ def passes_needed(absent: int, *, repeated: int) -> int:
 class NotDeleted(Enum):
     """Why an absent record is not deleted after a request for it alone."""
 
-    WAITS = "another answer or another pass will tell"
-    THERE = "it is there, though the list does not show it"
+    WAITS = "another response or another pass decides"
+    THERE = "the record exists, although the list does not show it"
 
 
 def decide_deletion(

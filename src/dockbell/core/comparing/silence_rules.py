@@ -98,10 +98,10 @@ RULES: Final = (
 class Staleness(StrEnum):
     """Why a reading looks older than the stored record."""
 
-    BACK_UNCHANGED = "it is as it was when it was deleted, and was deleted just now"
-    DATED_BEFORE_DELETION = "its timestamp is before its deletion, and it was deleted just now"
+    BACK_UNCHANGED = "it was deleted just now, and is the same as before"
+    DATED_BEFORE_DELETION = "it was deleted just now, and its timestamp is before the deletion"
     DATED_BEFORE_STORED = "its timestamp is before the stored one"
-    SUPERSEDED = "its content was replaced just now"
+    SUPERSEDED = "a newer version replaced this content just now"
 
 
 def find_staleness(candidate: Candidate, page: Page, window: timedelta) -> Staleness | None:

@@ -87,7 +87,7 @@ def _tell_statement(data: JSON) -> Iterator[str]:
         case StatementKind.GAP:
             yield f"{data['reason']}: blind from {data['from'] or 'an unknown time'} to {data['to']}"
         case StatementKind.REBASELINED:
-            yield "read differently: " + ", ".join(map(printable, data["parts"]))
+            yield "read settings changed: " + ", ".join(map(printable, data["parts"]))
         case StatementKind.HELD:
             yield f"{data['reason']}: {count_of(data['count'], 'record')} waiting for an operator since {data['since']}"
             yield from map(printable, data.get("paths", ()))

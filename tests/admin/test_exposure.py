@@ -98,8 +98,8 @@ def test_a_configuration_that_holds_a_secret_is_one(folder: Folder) -> None:
     folder.write('"literal"')
     (found,) = folder.find()
     assert found == (
-        "config dockbell.toml: can be read by everybody; chmod o-r dockbell.toml;"
-        " it contains a secret, [sources.main] api_key, which could be in a file"
+        "config dockbell.toml: can be read by everybody; chmod o-r dockbell.toml, "
+        "or move its secrets to other files: [sources.main] api_key"
     )
     folder.let("dockbell.toml", 0o640)
     assert folder.find() == []
@@ -108,7 +108,7 @@ def test_a_configuration_that_holds_a_secret_is_one(folder: Folder) -> None:
 def test_a_password_in_the_url_of_a_proxy_is_a_secret_too(folder: Folder) -> None:
     folder.write('{ file = "key" }\nproxy = "http://user:hush@proxy.example.com:3128"')
     (found,) = folder.find()
-    assert found.endswith("it contains a secret, [sources.main] proxy, which could be in a file")
+    assert found.endswith(", or move its secrets to other files: [sources.main] proxy")
     folder.let("proxy-url", 0o604)
     folder.write('{ file = "key" }\nproxy = { file = "proxy-url" }')
     assert folder.find() == ["secret proxy-url, [sources.main] proxy: can be read by everybody; chmod o-r proxy-url"]
@@ -117,7 +117,7 @@ def test_a_password_in_the_url_of_a_proxy_is_a_secret_too(folder: Folder) -> Non
 def test_a_password_in_the_url_of_the_store_is_a_secret_too(folder: Folder) -> None:
     folder.write('{ file = "key" }\n[store]\nurl = "postgresql://user:hush@db.example.com/dockbell"')
     (found,) = folder.find()
-    assert found.endswith("it contains a secret, [store] url, which could be in a file")
+    assert found.endswith(", or move its secrets to other files: [store] url")
     folder.write('{ file = "key" }\n[store]\nurl = "postgresql://user@db.example.com/dockbell"')
     assert folder.find() == []
 
@@ -172,8 +172,8 @@ def test_a_secret_is_told_for_the_file_that_holds_it(including: Folder) -> None:
     (including.path / "sources.d/b.toml").write_text('[sources.b]\napi_key = "literal"\n')
     (found,) = including.find()
     assert found == (
-        "config sources.d/b.toml: can be read by everybody; chmod o-r sources.d/b.toml;"
-        " it contains a secret, [sources.b] api_key, which could be in a file"
+        "config sources.d/b.toml: can be read by everybody; chmod o-r sources.d/b.toml, "
+        "or move its secrets to other files: [sources.b] api_key"
     )
 
 
@@ -182,7 +182,7 @@ def test_a_secret_that_sources_share_is_told_once(including: Folder) -> None:
         'include = "sources.d/*.toml"\n[source_defaults]\nbase_url = "https://h"\napi_key = "literal"\n'
     )
     (found,) = including.find()
-    assert found.endswith("it contains a secret, [source_defaults] api_key, which could be in a file")
+    assert found.endswith(", or move its secrets to other files: [source_defaults] api_key")
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777])

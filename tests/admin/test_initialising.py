@@ -164,14 +164,12 @@ def test_a_secret_that_another_user_has_made_is_not_taken_for_ours(tmp_path: Pat
     shared = share(tmp_path / "shared")
     act(shared, "echo known >receiver.secret; chmod 644 receiver.secret")
     files = Files(shared / "dockbell.toml", secrets={"receiver.secret": "hush"})
-    with pytest.raises(ConfigError, match=r"receiver\.secret belongs to user 12345: find out who has put it there"):
+    with pytest.raises(ConfigError, match=r"receiver\.secret belongs to user 12345: find out who created it"):
         files.write(compose(PLAN), load_file)
     assert [path.name for path in shared.iterdir()] == ["receiver.secret"]
 
 
 def test_nothing_is_written_where_others_could_replace_it(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(
-        ConfigError, match=r"not written, folder .*: everybody can put other files in the place of those"
-    ):
+    with pytest.raises(ConfigError, match=r"not written, folder .*: everybody can replace the files"):
         Files(tmp_path / "dockbell.toml").refuse_existing()

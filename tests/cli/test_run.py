@@ -302,14 +302,14 @@ def test_what_another_user_has_planted_is_told_and_left_as_it_is(folder: Path) -
     done = run("backup", str(shared / "copy.db"), cwd=folder)
     assert (done.returncode, done.stdout, precious.read_text()) == (1, "", "kept")
     assert done.stderr == (
-        f"error: backup {shared}/copy.db: copy.db.part is no folder: find out who has put it there, and remove it;"
+        f"error: backup {shared}/copy.db: copy.db.part is not a folder: find out who created it, and remove it;"
         " check its disk, or name another file\n"
     )
     assert run("backup", str(shared / "other.db"), cwd=folder).returncode == 0
     shared.chmod(0o777)
     done = run("backup", str(shared / "third.db"), cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"everybody can put other files in the place of those in it; chmod o-w {shared}\n" in done.stderr
+    assert f"everybody can replace the files in it; chmod o-w {shared}\n" in done.stderr
 
 
 AS_ANOTHER = """

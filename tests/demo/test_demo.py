@@ -220,6 +220,6 @@ def test_a_folder_in_which_others_could_replace_the_demo_is_not_used(tmp_path: P
     result = run("demo", "--keep", str(tmp_path))
     assert result.returncode == 2
     assert result.stderr.startswith(
-        f"error: --keep {tmp_path}: not used, folder {tmp_path}: everybody can put other files"
+        f"error: --keep {tmp_path}: not used, folder {tmp_path}: everybody can replace the files"
     )
     assert list(tmp_path.iterdir()) == []

@@ -44,9 +44,9 @@ def test_no_link_is_followed_whosever_it_is(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("precious")
     (tmp_path / "b").symlink_to("nowhere")
     for name in ("a", "b"):
-        with pytest.raises(PermissionError, match=f"{name} is a link, which is not followed"):
+        with pytest.raises(PermissionError, match=f"{name} is a symbolic link, which dockbell does not follow"):
             open_own(tmp_path / name)
-        with pytest.raises(PermissionError, match="is a link"):
+        with pytest.raises(PermissionError, match="is a symbolic link"):
             check_own(tmp_path / name)
         with pytest.raises(OSError, match="symbolic links"):
             look_into(tmp_path / name)
@@ -55,7 +55,7 @@ def test_no_link_is_followed_whosever_it_is(tmp_path: Path) -> None:
 
 def test_a_pipe_is_no_file_and_nobody_waits_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a")
-    with pytest.raises(PermissionError, match="a is no file"):
+    with pytest.raises(PermissionError, match="a is not a regular file"):
         open_own(tmp_path / "a")
     os.close(look_into(tmp_path / "a"))
 
@@ -65,7 +65,7 @@ def test_another_name_of_a_file_matters_only_where_others_can_have_given_it(tmp_
     for folder in (tmp_path, shared):
         os.link(tmp_path / "precious", folder / "a")
     os.close(open_own(tmp_path / "a"))
-    with pytest.raises(PermissionError, match="a is a file that has another name as well"):
+    with pytest.raises(PermissionError, match="a is a file with more than one name"):
         open_own(shared / "a")
 
 
@@ -73,9 +73,9 @@ def test_another_name_of_a_file_matters_only_where_others_can_have_given_it(tmp_
 @pytest.mark.parametrize("plant", ["echo x >a; chmod 666 a", "ln -s /etc/passwd a", "mkfifo a; chmod 666 a", "mkdir a"])
 def test_what_a_stranger_has_planted_is_never_opened(shared: Path, plant: str) -> None:
     act(shared, plant)
-    with pytest.raises(PermissionError, match=r"a (belongs to user 12345|is a link|is no file)"):
+    with pytest.raises(PermissionError, match=r"a (belongs to user 12345|is a symbolic link|is not a regular file)"):
         check_own(shared / "a")
-    with pytest.raises(OSError, match=r"belongs to user 12345|is a link|is no file"):
+    with pytest.raises(OSError, match=r"belongs to user 12345|is a symbolic link|is not a regular file"):
         open_own(shared / "a")
 
 
@@ -96,7 +96,7 @@ def test_a_link_is_ours_when_it_and_what_it_leads_to_are(tmp_path: Path, shared:
     act(shared, f"ln -s {tmp_path}/own theirs; echo x >planted")
     (shared / "to-theirs").symlink_to("planted")
     for name in ("theirs", "to-theirs", "planted"):
-        with pytest.raises(PermissionError, match="belongs to user 12345: find out who has put it there"):
+        with pytest.raises(PermissionError, match="belongs to user 12345: find out who created it"):
             check_owner(shared / name)
 
 
@@ -108,7 +108,7 @@ def test_a_folder_of_our_own_is_closed_to_others_and_used_again(shared: Path) ->
     with pytest.raises(PermissionError, match="a is open to others"):
         make_own_folder(shared / "a")
     (shared / "b").symlink_to("a")
-    with pytest.raises(PermissionError, match="b is no folder"):
+    with pytest.raises(PermissionError, match="b is not a folder"):
         make_own_folder(shared / "b")
 
 
@@ -130,7 +130,7 @@ def test_everybody_can_replace_what_is_in_an_open_folder_and_in_those_below(tmp_
     below.mkdir(parents=True)
     tmp_path.chmod(0o777)
     (tmp_path / "link").symlink_to(below)
-    told = f"folder {tmp_path}: everybody can put other files in the place of those in it; chmod o-w {tmp_path}"
+    told = f"folder {tmp_path}: everybody can replace the files in it; chmod o-w {tmp_path}"
     assert {find_intruder(each) for each in (tmp_path, below, tmp_path / "link")} == {told}
 
 
@@ -140,8 +140,7 @@ def test_so_can_whoever_owns_it_unless_they_are_trusted(tmp_path: Path) -> None:
     for mode in (0o755, 0o1755):
         tmp_path.chmod(mode)
         assert find_intruder(tmp_path) == (
-            f"folder {tmp_path}: user 12345, whose it is, can put other files in the place of those in it;"
-            " name one of your own"
+            f"folder {tmp_path}: its owner, user 12345, can replace the files in it; use a folder of your own"
         )
         assert find_intruder(tmp_path, STRANGER) == ""
 
@@ -154,7 +153,7 @@ def test_so_can_its_group_where_others_are_in_it(tmp_path: Path) -> None:
         each.gr_gid for each in grp.getgrall() if not each.gr_mem and each.gr_gid not in {u.pw_gid for u in strangers}
     ]
     os.chown(tmp_path, 0, strangers[0].pw_gid)
-    assert "its group can put other files" in find_intruder(tmp_path)
+    assert "its group can replace the files" in find_intruder(tmp_path)
     for group in (0, empty[-1], 54_321):  # root's, one with nobody in it, one without a name
         os.chown(tmp_path, 0, group)
         assert find_intruder(tmp_path) == ""

@@ -89,7 +89,7 @@ def _judge_config(path: Path, literal: Sequence[str]) -> list[str]:
     found = _judge_file(f"config {path}", path, is_private=False)
     if literal and not found and (readable := _judge_file(f"config {path}", path, is_private=True)):
         rest = f" and {len(literal) - 1} more" if len(literal) > 1 else ""
-        found = [f"{each}; it contains a secret, {literal[0]}{rest}, which could be in a file" for each in readable]
+        found = [f"{each}, or move its secrets to other files: {literal[0]}{rest}" for each in readable]
     return found
 
 

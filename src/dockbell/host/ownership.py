@@ -60,7 +60,7 @@ def make_own_folder(path: Path) -> None:
     except FileExistsError:
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode):
-            raise _refusal(path, "is no folder") from None
+            raise _refusal(path, "is not a folder") from None
         if found.st_uid != os.geteuid():
             raise _refusal(path, f"belongs to {_name_user(found.st_uid)}") from None
         if found.st_mode & _OF_OTHERS:
@@ -98,8 +98,8 @@ def find_intruder(folder: Path, *trusted: int) -> str:
         is_sticky = found.st_uid in known and found.st_mode & stat.S_ISVTX
         who, remedy = _find_writer(found, known)
         if who and not is_sticky:
-            remedy = f"{remedy} {each}" if remedy else "name one of your own"
-            return f"folder {each}: {who} can put other files in the place of those in it; {remedy}"
+            remedy = f"{remedy} {each}" if remedy else "use a folder of your own"
+            return f"folder {each}: {who} can replace the files in it; {remedy}"
     return ""
 
 
@@ -122,13 +122,13 @@ def write_draft(path: Path, text: str, mode: int) -> Path:
 
 def _judge(path: Path, found: os.stat_result) -> None:
     if stat.S_ISLNK(found.st_mode):
-        raise _refusal(path, "is a link, which is not followed")
+        raise _refusal(path, "is a symbolic link, which dockbell does not follow")
     if not stat.S_ISREG(found.st_mode):
-        raise _refusal(path, "is no file")
+        raise _refusal(path, "is not a regular file")
     folder = path.parent.stat()
     _judge_owner(path, found, folder)
     if found.st_nlink > 1 and _find_writer(folder, {_ROOT, os.geteuid()})[0]:
-        raise _refusal(path, "is a file that has another name as well")
+        raise _refusal(path, "is a file with more than one name (hard link)")
 
 
 def _judge_owner(path: Path, found: os.stat_result, folder: os.stat_result) -> None:
@@ -137,13 +137,13 @@ def _judge_owner(path: Path, found: os.stat_result, folder: os.stat_result) -> N
 
 
 def _refusal(path: Path, fact: str) -> PermissionError:
-    return PermissionError(errno.EPERM, f"{path.name} {fact}: find out who has put it there, and remove it")
+    return PermissionError(errno.EPERM, f"{path.name} {fact}: find out who created it, and remove it")
 
 
 def _find_writer(folder: os.stat_result, known: Collection[int]) -> tuple[str, str]:
     """Return which other users may make files in a folder, and the command that forbids it; empty where none may."""
     if folder.st_uid not in known:
-        return f"{_name_user(folder.st_uid)}, whose it is,", ""
+        return f"its owner, {_name_user(folder.st_uid)},", ""
     if folder.st_mode & stat.S_IWOTH:
         return "everybody", "chmod o-w"
     if folder.st_mode & stat.S_IWGRP and _has_others(folder.st_gid, known):

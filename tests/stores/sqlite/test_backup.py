@@ -230,7 +230,7 @@ async def test_what_a_stranger_has_planted_in_its_place_is_neither_followed_nor_
     put(precious, b"kept", 0o666)  # or the kernel lets nobody link it
     act(shared, plant.format(precious=precious))
     there = os.lstat(shared / "backup.db.part")
-    with pytest.raises(StoreError, match=r"backup\.db\.part (belongs to user 12345|is no folder|is a file that has)"):
+    with pytest.raises(StoreError, match=r"backup\.db\.part (belongs to user 12345|is not a folder|is a file with)"):
         await back_up(path, shared / "backup.db", at=NOON, force=False)
     assert precious.read_bytes() == b"kept"
     assert os.lstat(shared / "backup.db.part").st_ino == there.st_ino
@@ -258,10 +258,10 @@ async def test_a_folder_in_which_others_could_replace_it_gets_no_backup(
     store: SqliteStore, path: Path, tmp_path: Path
 ) -> None:
     shared = share(tmp_path / "shared", 0o777)
-    with pytest.raises(StoreError, match=f"folder {shared}: everybody can put other files in the place of those in it"):
+    with pytest.raises(StoreError, match=f"folder {shared}: everybody can replace the files in it"):
         await back_up(path, shared / "backup.db", at=NOON, force=False)
     os.chown(shared, STRANGER, STRANGER)
-    with pytest.raises(StoreError, match=f"folder {shared}: user 12345, whose it is, can put other files"):
+    with pytest.raises(StoreError, match=f"folder {shared}: its owner, user 12345, can replace the files"):
         await back_up(path, shared / "backup.db", at=NOON, force=False)
     os.chown(path.parent, STRANGER, STRANGER)  # who could replace the store itself
     shared.chmod(0o700)

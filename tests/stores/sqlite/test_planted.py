@@ -46,7 +46,8 @@ BESIDE = (".lock", ".life", ".reserve", "-wal", "-shm", "-journal")
 )
 async def test_what_a_stranger_puts_beside_a_store_keeps_it_closed(shared: Path, suffix: str, plant: str) -> None:
     act(shared, plant.format(precious=shared.parent / "precious", name=f"dockbell.db{suffix}"))
-    reason = rf"dockbell\.db{suffix} (is a link|is a file that has another name|belongs to user 12345).*: find out who"
+    kinds = "is a symbolic link|is a file with more than one name|belongs to user 12345"
+    reason = rf"dockbell\.db{suffix} ({kinds}).*: find out who"
     with pytest.raises(StoreError, match=reason):
         await open_once(shared / "dockbell.db")
     assert kept(shared)
@@ -56,9 +57,7 @@ async def test_what_a_stranger_puts_beside_a_store_keeps_it_closed(shared: Path,
 
 async def test_a_store_that_a_stranger_has_made_is_not_filled_with_records(shared: Path) -> None:
     act(shared, "touch dockbell.db; chmod 666 dockbell.db")
-    with pytest.raises(
-        StoreError, match=r"store .*: dockbell\.db belongs to user 12345: find out who has put it there"
-    ):
+    with pytest.raises(StoreError, match=r"store .*: dockbell\.db belongs to user 12345: find out who created it"):
         await open_once(shared / "dockbell.db")
 
 

@@ -65,7 +65,7 @@ async def test_the_size_of_a_packet_is_known_to_the_byte(tmp_path: Path) -> None
 async def test_what_has_a_topic_too_long_for_mqtt_is_unfit(mosquitto: Broker) -> None:
     async with running(make_sink(mosquitto.url, topic="/".join(["x" * 60_000, "{key}" * 2000]))) as run:
         run.deliver(make_delivery())
-        assert await run.until_settled(1) == [Outcome(OutcomeKind.UNFIT, "topic of 70001 bytes, MQTT allows 65535")]
+        assert await run.until_settled(1) == [Outcome(OutcomeKind.UNFIT, "topic: has 70001 bytes, MQTT allows 65535")]
 
 
 async def test_the_state_of_a_record_is_kept_also_when_its_event_is_unfit(mosquitto: Broker) -> None:
@@ -84,7 +84,7 @@ async def test_an_event_is_delivered_also_when_the_topic_of_its_state_is_too_lon
         run.deliver(make_delivery(1, state=b"{}"))
         assert await run.until_settled(3) == [Outcome(OutcomeKind.DELIVERED)] * 3
     assert facts.of(SinkOmits) == [
-        f"sink floor: publishes nothing to main/shipments/shp_{number}, topic of 65541 bytes, MQTT allows 65535"
+        f"sink floor: publishes nothing to main/shipments/shp_{number}, topic: has 65541 bytes, MQTT allows 65535"
         for number in (1, 2)
     ]
 

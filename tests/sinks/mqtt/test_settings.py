@@ -35,20 +35,20 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         ({"url": "mqtt://localhost/dockbell"}, "must end with the host and port; a path is for ws: and wss:"),
         ({"url": "wss://localhost/mqtt?token=1"}, "must not contain a query or a fragment"),
         ({"url": "ws://localhost/mqtt", "ca_file": "ca.pem"}, 'need a url that begins with "mqtts:" or "wss:"'),
-        ({"discovery_prefix": "a/#"}, "must hold no wildcard"),
+        ({"discovery_prefix": "a/#"}, "must not contain a wildcard"),
         ({"discovery_prefix": "homeassistant", "status_topic": ""}, "discovery_prefix needs status_topic"),
         ({"qos": 3}, "must be 0, 1 or 2, got 3"),
-        ({"topic": "a/#"}, r"must hold no wildcard \(\+ #\), got \"a/#\""),
-        ({"feed_topic": "a/{key}"}, r"must not name \{key\}; known: \{source\} \{resource\} \{change\}"),
+        ({"topic": "a/#"}, r"must not contain a wildcard \(\+ or #\), got \"a/#\""),
+        ({"feed_topic": "a/{key}"}, r"must not contain \{key\}; known: \{source\} \{resource\} \{change\}"),
         ({"feed_topic": ""}, "empty level"),
-        ({"state_topic": "a/{key}/{change}"}, r"must not name \{change\}; known: \{source\} \{resource\} \{key\}"),
-        ({"state_topic": "a/{source}"}, r"must name \{key\}, or records overwrite each other"),
-        ({"status_topic": "a/{source}"}, r"must not name \{source\}; known: \{client_id\}"),
+        ({"state_topic": "a/{key}/{change}"}, r"must not contain \{change\}; known: \{source\} \{resource\} \{key\}"),
+        ({"state_topic": "a/{source}"}, r"must contain \{key\}, or records overwrite each other"),
+        ({"status_topic": "a/{source}"}, r"must not contain \{source\}; known: \{client_id\}"),
         ({"password": "secret"}, "password needs a username"),
         ({"key_file": "key.pem"}, "key_file needs a cert_file"),
         ({"ca_file": "ca.pem"}, 'ca_file and cert_file need a url that begins with "mqtts:" or "wss:"'),
         ({"protocol": "3.1.1", "expiry": "1h"}, 'expiry needs MQTT 5; remove protocol, or set it to "5"'),
-        ({"positions_topic": "a/{key}"}, r"must not name \{key\}; known: \{client_id\}"),
+        ({"positions_topic": "a/{key}"}, r"must not contain \{key\}; known: \{client_id\}"),
         ({"state_topic": "a/{key}"}, r"state_topic must contain \{source\}, or feeds overwrite each other's records"),
         ({"state_topic": "a/{source}/{key}", "resources": ["stock", "items"]}, r"or set resources to exactly one"),
         ({"state_topic": "a/{resource}/{key}", "sources": ["a", "b"]}, r"or set sources to exactly one"),
@@ -81,7 +81,7 @@ def test_a_missing_password_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch
 
 def test_a_client_id_that_cannot_be_part_of_a_topic_is_told_at_the_start() -> None:
     with pytest.raises(
-        ConfigError, match=r"^\[sinks.floor\]: client_id is part of a topic, which must hold no wildcard"
+        ConfigError, match=r"^\[sinks.floor\]: client_id is part of a topic, which must not contain a wildcard"
     ):
         make_sink("mqtt://localhost", client_id="a+b")
     assert make_sink("mqtt://localhost", client_id="a+b", positions_topic="dockbell/positions", status_topic="status")

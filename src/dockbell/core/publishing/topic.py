@@ -29,14 +29,14 @@ def check_topic(template: str, *, fields: Collection[str] = FIELDS, required: Co
     literal = _FIELD.sub("x", template)
     known = " ".join(f"{{{field}}}" for field in fields) or "none"
     problems = (
-        *((name not in fields, f"must not name {{{name}}}; known: {known}") for name in named),
-        ("{" in literal or "}" in literal, "must close each brace that it opens, and hold no others"),
-        ("+" in literal or "#" in literal, "must hold no wildcard (+ #)"),
-        (_FORBIDDEN.search(literal) is not None, "must hold no control characters"),
-        (not all(literal.split("/")), "must have no empty level"),
-        (literal.startswith("$"), "must not begin with $, which is the broker's own"),
-        (len(literal.encode(errors="replace")) > MAX_BYTES, f"must have at most {MAX_BYTES} bytes"),
-        *((name not in named, f"must name {{{name}}}, or records overwrite each other") for name in required),
+        *((name not in fields, f"must not contain {{{name}}}; known: {known}") for name in named),
+        ("{" in literal or "}" in literal, "must have matching braces"),
+        ("+" in literal or "#" in literal, "must not contain a wildcard (+ or #)"),
+        (_FORBIDDEN.search(literal) is not None, "must not contain control characters"),
+        (not all(literal.split("/")), "must not have an empty level"),
+        (literal.startswith("$"), "must not begin with $, which is reserved for the broker"),
+        (len(literal.encode(errors="replace")) > MAX_BYTES, f"must not be longer than {MAX_BYTES} bytes"),
+        *((name not in named, f"must contain {{{name}}}, or records overwrite each other") for name in required),
     )
     problem = next((text for holds, text in problems if holds), None)
     if problem is not None:
@@ -52,5 +52,5 @@ def render_topic(template: str, event: Event) -> str:
     change = event.type.rpartition(".")[2]
     topic = template.format(source=event.feed.source, resource=event.feed.resource, key=event.key, change=change)
     if (size := len(topic.encode())) > MAX_BYTES:
-        raise ValueError(f"topic of {size} bytes, MQTT allows {MAX_BYTES}")
+        raise ValueError(f"topic: has {size} bytes, MQTT allows {MAX_BYTES}")
     return topic

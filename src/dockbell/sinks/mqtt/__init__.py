@@ -148,7 +148,7 @@ class MqttSink:
     def _state_publication(self, feed: Feed, key: str, state: bytes | None) -> Publication:
         topic = self._settings.state_topic.format(source=feed.source, resource=feed.resource, key=key)
         if (size := len(topic.encode())) > MAX_BYTES:
-            raise ValueError(f"topic of {size} bytes, MQTT allows {MAX_BYTES}")
+            raise ValueError(f"topic: has {size} bytes, MQTT allows {MAX_BYTES}")
         return Publication(topic, state or b"", STATE_TYPE if state else "", retain=True)
 
     async def _keep_connected(self, flow: Flow) -> None:

@@ -46,7 +46,7 @@ class Verdict(StrEnum):
 
     SETTLED = "delivered"
     RETRY = "failed"  # the attempt counts
-    WAIT = "not counted"  # the receiver takes nothing: the attempt does not count
+    WAIT = "deferred"  # the receiver takes nothing: the attempt does not count
     REFUSED = "refused"  # a dead letter, taken back should the receiver turn out to be to blame
     DEAD = "dead"
 

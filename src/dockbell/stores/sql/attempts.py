@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
+from typing import Final
 
 from dockbell.core.model import Feed
 from dockbell.core.moment import EPOCH, from_micros, to_micros
 from dockbell.core.publishing.settlement import Attempt, Verdict
 from dockbell.stores.sql.connection import FEED_ID, Connection, moment, transaction
 from dockbell.stores.sql.dialect import SKIP_LOCKED
+
+_DEFERRED: Final = "not counted"
+"""What stores hold for :attr:`Verdict.WAIT`; older processes on the same database know no other word."""
 
 
 def add_attempts(connection: Connection, sink: str, attempts: Sequence[Attempt]) -> None:
@@ -27,7 +31,7 @@ def add_attempts(connection: Connection, sink: str, attempts: Sequence[Attempt])
                 each.number,
                 to_micros(each.began_at),
                 to_micros(EPOCH + each.took),
-                each.verdict,
+                _DEFERRED if each.verdict is Verdict.WAIT else each.verdict,
                 each.error,
                 each.status,
                 each.answer,
@@ -65,7 +69,7 @@ def read_attempts(connection: Connection, feed: Feed, key: str, limit: int) -> M
             number,
             from_micros(began_at),
             from_micros(took) - EPOCH,
-            Verdict(verdict),
+            Verdict.WAIT if verdict == _DEFERRED else Verdict(verdict),
             error,
             status,
             answer,

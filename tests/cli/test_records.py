@@ -189,7 +189,7 @@ def test_runs_that_ended_alike_share_a_line() -> None:
     poll = replace(run, kind=RunKind.POLL, since=NOON, problem="HTTP 500")
     assert _run_rows([run, poll, poll, replace(poll, problem="HTTP 404"), poll]) == [
         ("2026-11-21 12:00:00Z", "pass", "complete, 2 pages, 7 records, 1 event"),
-        ("2026-11-21 12:00:00Z to 2026-11-21 12:00:00Z", "2 times poll", "incomplete, HTTP 500"),
+        ("2026-11-21 12:00:00Z to 2026-11-21 12:00:00Z", "2 polls", "incomplete, HTTP 500"),
         ("2026-11-21 12:00:00Z", "poll", "incomplete, HTTP 404"),
         ("2026-11-21 12:00:00Z", "poll", "incomplete, HTTP 500"),
     ]

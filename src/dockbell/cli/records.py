@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dockbell.ports import Noted, RunRecord
 
 _ATTEMPTS_SHOWN: Final = 30
+_RUNS: Final = {"poll": "polls", "trailing": "trailing polls", "pass": "passes"}
 
 
 @click.command()
@@ -141,7 +142,7 @@ def _run_rows(runs: Sequence[RunRecord]) -> list[tuple[object, ...]]:
         else:
             asked, kind = (
                 f"{write_cell(first.asked_at)} to {write_cell(last.asked_at)}",
-                f"{len(group)} times {first.kind}",
+                f"{len(group)} {_RUNS[first.kind]}",
             )
             counts = [(sum(run.pages for run in group), "page"), (sum(run.events for run in group), "event")]
         result = ", ".join(count_of(*each) for each in counts)

@@ -68,7 +68,7 @@ def test_with_the_figures_of_a_busy_day_the_delay_is_near_the_floor() -> None:
     assert made.delay.mean.total_seconds() == pytest.approx(8.2, abs=0.2)
     assert made.floor.mean <= made.delay.mean <= made.floor.mean * 1.05
     assert made.supply.total == pytest.approx(made.division.used + made.supply.taken + made.supply.reserve + made.spare)
-    assert made.advice.endswith("a second key would halve its delay")
+    assert made.advice.endswith("a second API key would halve its delay")
     assert [line.split()[0] for line in made.explain()] == list(WORLD)
 
 

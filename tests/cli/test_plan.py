@@ -56,7 +56,7 @@ def test_what_was_learned_is_taken_from_the_store(learned: Filled) -> None:
     assert found["shipments"][:2] == ["1*", "3*"]
     assert found["budget"] == ["266", "requests", "a", "minute", "(0.9", "of", "300)"]
     assert (found["spare"], found["delay"][0], found["floor"][0]) == (["0"], "mean", "mean")
-    assert told.endswith("a second key would halve its delay\n\n")
+    assert told.endswith("a second API key would halve its delay\n\n")
 
 
 def test_json_has_the_same(learned: Filled) -> None:

@@ -118,7 +118,7 @@ def test_it_says_which_promise_cannot_be_kept() -> None:
 def test_it_says_what_costs_most() -> None:
     advice = advise(divide(265 / 60, demands("A")))
 
-    assert advice == "stock costs 212 of 265 requests a minute; a second key would halve its delay"
+    assert advice == "stock takes 212 of 265 requests a minute; a second API key would halve its delay"
 
 
 def test_it_says_what_is_spare() -> None:

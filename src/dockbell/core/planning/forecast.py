@@ -114,9 +114,9 @@ def advise(division: Division) -> str:
     if not by_law:
         spare = per_minute(division.budget - division.used)
         return f"all feeds are read as often as allowed; {spare} of {budget} are unused"
-    dear = max(by_law, key=lambda each: each.requests)
-    cost = f"{dear.demand.feed.resource} costs {per_minute(dear.requests)} of {budget}"
-    return f"{cost}; a second key would halve its delay"
+    dearest = max(by_law, key=lambda each: each.requests)
+    cost = f"{dearest.demand.feed.resource} takes {per_minute(dearest.requests)} of {budget}"
+    return f"{cost}; a second API key would halve its delay"
 
 
 def _asked(demand: Demand) -> float:

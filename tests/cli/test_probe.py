@@ -27,7 +27,7 @@ def test_an_address_and_a_key_suffice(quiet: str, tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
     account, table, *_ = result.stdout.split("\n\n")
     assert re.fullmatch(
-        r"main: \d+ requests sent; budget: \d+ requests a window; clock: matches the local clock; latency: \d+ ms",
+        r"main: \d+ requests sent; budget: \d+ requests per window; clock: matches the local clock; latency: \d+ ms",
         account,
     )
     assert table.splitlines()[0].split() == ["feed", "records", "key", "updated_at", "updated_since"]

@@ -25,7 +25,7 @@ KINDS: Final = {"none": "", "mqtt": "broker", "webhook": "receiver", "stdout": "
 """The kinds of a first sink, each with what it is called."""
 
 _SHOWN: Final = ("every", "key", "updated_at")
-_TOLD: Final = ("key", "updated_at", "updated_since", "bound", "precision of since", "end of list", "same order twice")
+_TOLD: Final = ("key", "updated_at", "updated_since", "bound", "precision of since", "end of list", "order when reread")
 """What is worth a comment where it could not be found out."""
 _HEAD: Final = """\
 # The configuration of dockbell, written by "dockbell init"; edit it as you need. "dockbell check" reports what would
@@ -113,7 +113,7 @@ def compose(plan: Plan) -> str:
     if plan.listen:
         lines = [Line("listen", plan.listen, "address of the status page, metrics and pull feeds")]
         if plan.token:
-            why = "token for the page; without it, you can decide nothing there"
+            why = "token for the page; without it, the page is read-only"
             lines.append(Line("token", {"file": plan.token}, why))
         tables.append(write_table(("web",), lines))
     tables.append(write_table(("sources", SOURCE), _describe_account(plan)))

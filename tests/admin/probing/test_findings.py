@@ -264,7 +264,7 @@ async def test_a_cursor_that_serves_once_is_noted() -> None:
         return line.respond(410, {"error": "gone"})
 
     line = OddLine({"items": MANY}, answer=answer)
-    assert (await find(line, "cursor twice"))[::2] == ("refused", State.NOTE)
+    assert (await find(line, "cursor reuse"))[::2] == ("refused", State.NOTE)
 
 
 async def test_a_cursor_that_leads_elsewhere_is_noted() -> None:
@@ -275,12 +275,12 @@ async def test_a_cursor_that_leads_elsewhere_is_noted() -> None:
         seen.append(cursor)
         return records[::-1] if cursor and seen.count(cursor) > 1 else records
 
-    assert (await find(OddLine({"items": MANY}, serve=serve), "cursor twice"))[::2] == ("another page", State.NOTE)
+    assert (await find(OddLine({"items": MANY}, serve=serve), "cursor reuse"))[::2] == ("another page", State.NOTE)
 
 
 async def test_an_order_that_changes_between_two_readings_is_noted() -> None:
     line = OddLine({"items": MANY[:3]}, serve=lambda _, number, records: records[:: 1 if number == 1 else -1])
-    assert (await find(line, "same order twice"))[::2] == ("no", State.NOTE)
+    assert (await find(line, "order when reread"))[::2] == ("different", State.NOTE)
 
 
 async def test_what_moves_by_itself_and_what_is_shuffled_is_told() -> None:
@@ -308,7 +308,7 @@ async def test_without_timestamps_what_moves_is_told_all_the_same() -> None:
 
 async def test_a_first_page_that_holds_others_the_second_time_says_so() -> None:
     line = OddLine({"stock": [{"id": 1}]}, serve=lambda _, number, records: [{"id": number} for each in records])
-    assert (await find(line, "same order twice", "stock"))[0] == "unknown"
+    assert (await find(line, "order when reread", "stock"))[0] == "unknown"
 
 
 # Filters, relations, shipments ---------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ async def test_a_source_tells_its_budget_its_other_users_and_its_speed() -> None
     line = OddLine({"stock": stamped(1)})
     line.headers = {"x-ratelimit-limit": "120", "x-ratelimit-remaining": "100", "content-encoding": "gzip"}
     report = await probe_line(line, "stock")
-    assert said(report, "budget").found == "120 requests a window"
+    assert said(report, "budget").found == "120 requests per window"
     assert said(report, "other users").found == "0 requests"
     assert said(report, "gzip").found == "yes"
     assert said(report, "latency").found == "0 ms"

@@ -74,9 +74,9 @@ async def test_the_default_deployment_is_measured_whole_within_the_default_reque
         "1 µs",
     ]
     assert found(report, "items", "status=all", "expand=stock") == ["shows more", "accepted"]
-    assert found(report, "stock", "cursor", "same order twice", "page size") == ["keyset (a hint)", "yes", "200"]
+    assert found(report, "stock", "cursor", "order when reread", "page size") == ["keyset (a hint)", "same", "200"]
     assert found(report, "shipments", "unknown shipment", "end of list") == ["HTTP 404", "next_cursor is null"]
-    assert said(report, "budget").found == "300 requests a window"
+    assert said(report, "budget").found == "300 requests per window"
     assert said(report, "other users").found == "0 requests"
     assert said(report, "clock").found == "matches the local clock"
 
@@ -172,7 +172,7 @@ async def test_shuffled_arrays_become_unordered() -> None:
 
 async def test_an_order_that_is_made_anew_each_time_is_told() -> None:
     report = await look_at("warehouses", order="random", warehouses=15)
-    assert found(report, "warehouses", "order", "same order twice") == ["none", "no"]
+    assert found(report, "warehouses", "order", "order when reread") == ["none", "different"]
 
 
 async def test_pages_smaller_than_asked_are_told() -> None:

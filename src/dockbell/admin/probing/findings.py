@@ -75,7 +75,7 @@ def tell_source(name: str, asker: Asker) -> Iterator[Finding]:
         evidence = f"no x-ratelimit headers in {len(answers)} answers; requests_per_minute is assumed"
         yield Finding(name, "budget", "unknown", evidence, State.NOTE)
     else:
-        yield Finding(name, "budget", f"{allowance.limit} requests a window", "x-ratelimit-limit")
+        yield Finding(name, "budget", f"{allowance.limit} requests per window", "x-ratelimit-limit")
         if (foreign := count_foreign(answers)) is None:
             yield Finding(name, "other users", "unknown", "needs two answers in a window", State.UNTOLD)
         else:
@@ -235,13 +235,13 @@ def _tell_cursor(measured: Measured) -> Iterator[_Row]:
     )
     yield "cursor", f"{kind} (a hint)", why, State.NOTE if kind == "offset" else State.OK
     if measured.cursor_lost:
-        yield "cursor twice", "refused", f"{measured.cursor_lost}; a broken page restarts the run", State.NOTE
+        yield "cursor reuse", "refused", f"{measured.cursor_lost}; a broken page restarts the run", State.NOTE
     elif measured.same_cursor is not None:
         keys, again = (measured.keys(each.records) for each in (measured.pages[1], measured.same_cursor))
         same = sum(earlier == later for earlier, later in zip(keys, again, strict=False))
         is_same = same == min(len(keys), len(again))  # one may have grown
         found, state = ("same page", State.OK) if is_same else ("another page", State.NOTE)
-        yield "cursor twice", found, f"{same} of {len(keys)} records at the same position", state
+        yield "cursor reuse", found, f"{same} of {len(keys)} records at the same position", state
     keys = [key for each in measured.pages for key in set(measured.keys(each.records))]
     if shared := len(keys) - len(set(keys)):
         why = "the list changed during the read, or its order is not stable"
@@ -331,10 +331,10 @@ def _tell_rereading(measured: Measured) -> Iterator[_Row]:
     elapsed = measured.again.response.sent_at - measured.pages[0].response.sent_at
     evidence = f"{count_of(found.compared, 'record')} read again {elapsed.total_seconds():.1f} s later"
     if not found.compared:
-        yield "same order twice", "unknown", "no record was in both readings of the first page", State.NOTE
+        yield "order when reread", "unknown", "no record was in both readings of the first page", State.NOTE
         return
-    order = ("yes", evidence, State.OK) if found.same_order else ("no", evidence, State.NOTE)
-    yield "same order twice", *order
+    order = ("same", evidence, State.OK) if found.same_order else ("different", evidence, State.NOTE)
+    yield "order when reread", *order
     for place, count in found.shuffled.items():
         yield "unordered", place, f"same elements in another order in {count} of {found.compared} records", State.NOTE
     stamp = measured.shape and measured.shape.updated_at
@@ -344,7 +344,12 @@ def _tell_rereading(measured: Measured) -> Iterator[_Row]:
         told = f"differed in {count} of {found.compared} records while {while_still}"
         yield "volatile" if place in volatile else "silent change", place, told, State.NOTE
     if not found.shuffled and not found.restless:
-        yield "content twice", "same", f"{found.still} the same, {found.moved} changed with their timestamp", State.OK
+        yield (
+            "content when reread",
+            "same",
+            f"{found.still} the same, {found.moved} changed with their timestamp",
+            State.OK,
+        )
 
 
 def _tell_filters(measured: Measured) -> Iterator[_Row]:

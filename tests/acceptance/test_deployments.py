@@ -471,7 +471,7 @@ async def test_ten_thousand_records_changed_on_one_tick_are_told_once_each_and_h
         ),
         ({"timestamp_form": "epoch", "timestamp_precision": "s"}, {"timestamps": "written as seconds since 1970"}),
         ({"date": "missing"}, {"service's time": "from x-ratelimit-reset"}),
-        ({"date": "missing", "rate_headers": "missing"}, {"service's time": "from our own clock"}),
+        ({"date": "missing", "rate_headers": "missing"}, {"service's time": "from the local clock"}),
         ({"date_skew": 7200.0}, {"service's time": "from Date"}),
     ],
 )
@@ -531,7 +531,7 @@ async def test_records_that_no_name_tells_from_other_things_are_reported(
     async with deploy(tmp_path, monkeypatch, wrapper="result", envelope="records") as dockbell:
         await dockbell.run(60)
         assert {(await dockbell.state(name)).problem for name in RESOURCES} == {
-            f'resource "{name}": the answer holds no array of objects, got fields result; check base_url'
+            f'resource "{name}": the response has no array of objects, got fields result; check base_url'
             for name in RESOURCES
         }
         assert await dockbell.told("created", "snapshot") == []

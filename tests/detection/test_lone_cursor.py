@@ -124,7 +124,7 @@ async def test_a_page_of_a_cursor_alone_that_shows_what_is_older_ends_the_run(ri
         rig.source.put(key, status="open", note=key)
     assert WORDS in await rig.poll()  # after the page that showed what is older, it is asked for with its filters again
     told = [fact.words for fact in rig.ear.facts if isinstance(fact, ListingChanged)]
-    assert told[-1] == "the API answered a cursor alone with a list without its filters"
+    assert told[-1] == "for a cursor alone, the API returned a list without the filters"
     assert await rig.events() == ["f updated 1", "g updated 1"]
 
 

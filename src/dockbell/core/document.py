@@ -152,7 +152,7 @@ def _cut(text: bytes, bracket: bytes) -> list[bytes]:
         assert kind is not None
         allowed = _FOLLOWING[expected] if expected != _ENDED else _AFTER_VALUE[opened[-1]] if opened else {}
         if token.start() != ends or kind not in allowed or not (opened or kind == bracket):
-            raise NotWhole(f"its structure is not sound (byte {ends})")
+            raise NotWhole(f"its structure is invalid (byte {ends})")
         expected, ends = allowed[kind], token.end()
         if kind in (b"[", b"{"):
             opened += kind

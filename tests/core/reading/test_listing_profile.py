@@ -113,7 +113,7 @@ def test_one_page_shows_all_traits() -> None:
         "precision": "whole seconds",
         "order": "updated_at, ascending",
         "service's time": "from Date",
-        "service's clock": "0 s ahead of ours",
+        "service's clock": "0 s ahead of the local clock",
         "records' clock": "at most 2,591,168 s behind the service's, going by the newest timestamp",
     }
 
@@ -195,15 +195,15 @@ def test_records_whose_key_is_neither_text_nor_a_number_say_nothing_of_it() -> N
         (replace(USUAL, numbered=True), "keys were text and are now integer"),
         (
             replace(USUAL, ahead=timedelta(seconds=3601)),
-            "the service's clock was 0 s ahead of ours and is now 3,601 s ahead of ours",
+            "the service's clock was 0 s ahead of the local clock and is now 3,601 s ahead of the local clock",
         ),
         (
             replace(USUAL, ahead=timedelta(seconds=-3601)),
-            "the service's clock was 0 s ahead of ours and is now 3,601 s behind ours",
+            "the service's clock was 0 s ahead of the local clock and is now 3,601 s behind the local clock",
         ),
         (
             replace(USUAL, clock=ClockSource.LOCAL),
-            "the service's time was taken from Date and is now taken from our own clock",
+            "the service's time was taken from Date and is now taken from the local clock",
         ),
     ],
 )

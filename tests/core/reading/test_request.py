@@ -72,7 +72,7 @@ def test_updated_since_is_accepted_exactly_where_the_description_says(resource: 
 
 @pytest.mark.parametrize("name", ["limit", "cursor", "updated_since", "expand"])
 def test_a_filter_may_not_take_the_place_of_a_parameter(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is no filter"):
+    with pytest.raises(ValueError, match=f"{name} is not a filter"):
         list_request("shipments", query={name: "1"})
 
 

@@ -150,13 +150,13 @@ def test_the_array_that_held_the_records_before_is_preferred() -> None:
     ],
 )
 def test_json_of_another_shape_is_a_mismatch(body: Any) -> None:
-    with pytest.raises(SchemaMismatch, match=r'^resource "shipments": the answer '):
+    with pytest.raises(SchemaMismatch, match=r'^resource "shipments": the response '):
         read_page("shipments", answer(body))
 
 
 @pytest.mark.parametrize("body", [{"details": []}, {"shipments": None}, {"shipments": ["a"]}, {"data": [{"id": 1}]}])
 def test_an_answer_without_the_known_array_never_passes_for_an_empty_page(body: Any) -> None:
-    with pytest.raises(SchemaMismatch, match='no array "shipments" as before'):
+    with pytest.raises(SchemaMismatch, match='no array "shipments", which earlier pages had'):
         read_page("shipments", answer(body), envelope="shipments")
 
 
@@ -165,7 +165,7 @@ def test_a_mismatch_names_what_was_got() -> None:
         read_page("items", answer({"rows": "x", "bad\x1bname": 1}))
 
     assert str(caught.value) == (
-        'resource "items": the answer holds no array of objects, got fields rows, bad name; check base_url'
+        'resource "items": the response has no array of objects, got fields rows, bad name; check base_url'
     )
 
 
@@ -191,7 +191,7 @@ def test_an_error_that_is_told_with_the_status_of_a_success_is_neither_records_n
 
     assert not isinstance(caught.value, PageUnreadable)  # a smaller page would be no better
     assert str(caught.value) == (
-        f'resource "shipments": the answer holds an error{words}, though its status is a success'
+        f'resource "shipments": the response contains an error{words}, though its status is a success'
     )
 
 
@@ -207,7 +207,7 @@ def test_a_last_page_that_calls_itself_incomplete_is_no_end_of_the_list(name: st
         return answer({"data": members} if inside else members)
 
     listing: dict[str, Any] = {"shipments": [{"id": 1}]}
-    with pytest.raises(SourceUnavailable, match=f'ends the list, got "{name}": true beside the records') as caught:
+    with pytest.raises(SourceUnavailable, match=f'although the list goes on, got "{name}": true') as caught:
         read_page("shipments", wrap(listing | {name: True}))
 
     assert not isinstance(caught.value, PageUnreadable)  # a smaller page would be no better
@@ -248,7 +248,7 @@ def test_errors_that_are_counted_elsewhere_in_the_answer_are_no_error_of_it() ->
     ],
 )
 def test_what_is_not_whole_or_no_json_in_its_structure_is_unreadable(body: bytes) -> None:
-    with pytest.raises(PageUnreadable, match=r'^resource "shipments": the answer is not JSON, got '):
+    with pytest.raises(PageUnreadable, match=r'^resource "shipments": the response is not JSON, got '):
         read_page("shipments", answer(body))
 
 
@@ -308,7 +308,7 @@ def test_what_can_be_read_of_an_unsound_record_tells_whose_it_is() -> None:
     ],
 )
 def test_an_unsound_answer_whose_records_cannot_be_told_for_certain_is_unreadable(body: bytes) -> None:
-    with pytest.raises(PageUnreadable, match=r'^resource "shipments": the answer is not JSON, got '):
+    with pytest.raises(PageUnreadable, match=r'^resource "shipments": the response is not JSON, got '):
         read_page("shipments", answer(body))
 
 
@@ -368,7 +368,9 @@ def test_a_missing_content_type_is_tolerated() -> None:
 def test_a_page_of_more_records_than_any_page_has_is_unreadable() -> None:
     body = b'{"shipments": [{}' + b",{}" * RECORDS_MOST + b"]}"
 
-    with pytest.raises(PageUnreadable, match=r'^resource "shipments": the answer holds an array of 100001 objects$'):
+    with pytest.raises(
+        PageUnreadable, match=r'^resource "shipments": the response contains 100001 objects, too many for a page$'
+    ):
         read_page("shipments", answer(body))
 
 
@@ -383,7 +385,7 @@ def test_a_page_of_more_records_than_any_page_has_is_unreadable() -> None:
     ],
 )
 def test_records_or_a_cursor_that_are_given_twice_are_unreadable(body: bytes, name: str) -> None:
-    with pytest.raises(PageUnreadable, match=f'^resource "shipments": the answer gives "{name}" twice$'):
+    with pytest.raises(PageUnreadable, match=f'^resource "shipments": the response contains "{name}" twice$'):
         read_page("shipments", answer(body))
 
 
@@ -466,7 +468,9 @@ def test_one_object_is_returned_as_it_is() -> None:
 
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"null"])
 def test_what_is_no_object_is_a_mismatch(body: bytes) -> None:
-    with pytest.raises(SchemaMismatch, match=r"^GET /v1/shipments/7: the answer is not a JSON object; check base_url"):
+    with pytest.raises(
+        SchemaMismatch, match=r"^GET /v1/shipments/7: the response is not a JSON object; check base_url"
+    ):
         read_object("GET /v1/shipments/7", answer(body))
 
 
@@ -477,7 +481,7 @@ def test_an_object_with_an_unsound_value_is_returned_as_it_is(body: bytes) -> No
 
 @pytest.mark.parametrize("body", [b"", b'{"id"', b'{"id": NaN', b'{"id": "\xff"', b'{"id": NaN} {}', b"{" + b"x" * 9])
 def test_an_object_that_is_not_whole_is_unreadable(body: bytes) -> None:
-    with pytest.raises(PageUnreadable, match=r"^GET /v1/shipments/7: the answer is not JSON"):
+    with pytest.raises(PageUnreadable, match=r"^GET /v1/shipments/7: the response is not JSON"):
         read_object("GET /v1/shipments/7", answer(body))
 
 

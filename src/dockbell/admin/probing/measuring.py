@@ -209,7 +209,7 @@ async def read_detail(measured: Measured, asker: Asker) -> None:
         detail = decode(response.body)
         measured.details = sorted(detail.keys() - measured.records[0].keys())
     except (ValueError, AttributeError) as error:
-        raise SchemaMismatch("GET /v1/shipments/{id}: the answer is not a JSON object") from error
+        raise SchemaMismatch("GET /v1/shipments/{id}: the response is not a JSON object") from error
 
 
 def _key_of_first(measured: Measured, shape: Shape) -> object:

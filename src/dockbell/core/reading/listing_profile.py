@@ -129,12 +129,12 @@ class ListingProfile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def learn_reach(self, reach: timedelta) -> tuple[ListingProfile, tuple[str, ...]]:
         """Return what is known after the API refused an ``updated_since`` older than this, and the news."""
-        drift = f"polls can ask for records modified in the last {_in_words(reach)}, and for nothing older"
+        drift = f"polls can request only records modified in the last {_in_words(reach)}"
         return msgspec.structs.replace(self, reach=reach.total_seconds()), (drift,)
 
     def turn_beside_cursor(self, beside: Beside) -> tuple[ListingProfile, tuple[str, ...]]:
         drift = {
-            Beside.FILTERS: "the API answered a cursor alone with a list without its filters",
+            Beside.FILTERS: "for a cursor alone, the API returned a list without the filters",
             Beside.LIMIT: "the API refuses a cursor with filters, and returns the same pages for the cursor alone",
             Beside.NOTHING: "the API refuses a cursor with a limit, and returns the same pages for the cursor alone",
         }[beside]

@@ -38,7 +38,7 @@ _SKEW_MOST: Final = 10_000 * 86_400
 _CLOCKS: Final[dict[str, str]] = {
     ClockSource.DATE: "Date",
     ClockSource.RESET: "x-ratelimit-reset",
-    ClockSource.LOCAL: "our own clock",
+    ClockSource.LOCAL: "the local clock",
 }
 _FORMS: Final = {
     "Z": "with Z",
@@ -127,7 +127,9 @@ def _learn_offset(known: ListingProfile, view: PageView) -> tuple[Offset | None,
     seconds = round((ahead - _SECOND / 2).total_seconds())  # a Date is cut to the second
     if offset is None:
         return Offset(seconds), ""
-    drift = f"the service's clock was {_apart(offset.seconds)} ours and is now {_apart(seconds)} ours"
+    drift = (
+        f"the service's clock was {_apart(offset.seconds)} the local clock and is now {_apart(seconds)} the local clock"
+    )
     return Offset(seconds, offset.turns + 1), report_turn(drift, offset.turns + 1)
 
 
@@ -198,7 +200,10 @@ OBSERVATIONS: Final = (
         "clock", "service's time", _learn_clock, lambda known: known.describe(f"from {_CLOCKS.get(known.value, '')}")
     ),
     Observation(
-        "offset", "service's clock", _learn_offset, lambda known: f"{_apart(known.seconds)} ours" if known else ""
+        "offset",
+        "service's clock",
+        _learn_offset,
+        lambda known: f"{_apart(known.seconds)} the local clock" if known else "",
     ),
     Observation("skew", "records' clock", _learn_skew, _describe_skew),
 )

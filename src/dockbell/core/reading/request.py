@@ -79,12 +79,12 @@ def list_request(
     if limit is not None and not 1 <= limit <= MAX_LIMIT:
         raise ValueError(f'resource "{resource}": limit must be 1 to {MAX_LIMIT}, got {limit}')
     if taken := sorted(_OURS.intersection(query or ())):
-        raise ValueError(f'resource "{resource}": {taken[0]} is no filter; leave it out of query')
+        raise ValueError(f'resource "{resource}": {taken[0]} is not a filter; remove it from query')
     params = {} if limit is None else {"limit": str(limit)}
     if updated_since is not None:
         if not RESOURCES[resource].polled:
             polled = ", ".join(name for name, each in RESOURCES.items() if each.polled)
-            raise ValueError(f'resource "{resource}": updated_since is accepted by {polled} only; leave it out')
+            raise ValueError(f'resource "{resource}": updated_since is accepted by {polled} only; remove it')
         params["updated_since"] = format_since(updated_since)
     if cursor is not None:
         params["cursor"] = cursor

@@ -200,7 +200,7 @@ def check_status(request: Request, response: Response) -> None:
         raise RateLimited(f"{fact}, the key's budget is used up", read_retry_after(response))
     if request.continues and status in _CURSOR_LOST:
         is_refusal = status not in NOT_FOUND
-        left = "the cursor is not accepted" if is_refusal else "the cursor is no longer known"
+        left = "the API rejected the cursor" if is_refusal else "the cursor has expired"
         raise CursorExpired(f"{fact}{said}; {left}", is_refusal=is_refusal)
     if 400 <= status < 500 and status not in _PASSING:  # noqa: PLR2004  # the class of the client's faults
         raise RequestRefused(f"{fact}{said}; check base_url and the query of this resource")

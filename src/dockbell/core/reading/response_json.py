@@ -45,7 +45,7 @@ def _cut_object(text: bytes | msgspec.Raw) -> Fields:
     members = cut_members(bytes(text))
     fields = {name: msgspec.Raw(value) for name, value in members}
     if len(fields) < len(members):
-        raise ValueError("a member is given twice")
+        raise ValueError("a member appears twice")
     return fields
 
 
@@ -92,7 +92,7 @@ def decode_object(subject: str, body: bytes, parser: Parser) -> Fields:
             return parser.object(body)
         except msgspec.ValidationError as error:
             _RAW.decode(body)  # an array that is cut short is no sound JSON either
-            raise SchemaMismatch(f"{subject}: the answer is not a JSON object; check base_url") from error
+            raise SchemaMismatch(f"{subject}: the response is not a JSON object; check base_url") from error
     except MALFORMED as error:
         raise not_json(subject, error) from error
 
@@ -102,12 +102,12 @@ def json_text(subject: str, response: Response) -> bytes:
     body = response.body.removeprefix(_BYTE_ORDER_MARK)  # RFC 8259, section 8.1: it may be ignored
     content_type = response.headers.get("content-type", "application/json")
     if not _JSON_TYPE.fullmatch(content_type.strip()) and not body.lstrip().startswith(b"{"):
-        raise PageUnreadable(f"{subject}: the answer is not JSON, got content type {clean(content_type)!r}")
+        raise PageUnreadable(f"{subject}: the response is not JSON, got content type {clean(content_type)!r}")
     return body
 
 
 def not_json(subject: str, error: Exception) -> PageUnreadable:
-    return PageUnreadable(f"{subject}: the answer is not JSON, got {clean(str(error))}")
+    return PageUnreadable(f"{subject}: the response is not JSON, got {clean(str(error))}")
 
 
 def has_room(text: bytes | msgspec.Raw, fields: Fields) -> bool:
@@ -129,7 +129,7 @@ def check_given_once(subject: str, body: bytes, envelope: str) -> None:
     if any(body.count(json.dumps(name, ensure_ascii=False).encode()) > 1 for name in names):
         outermost = json.loads(body.decode(), object_pairs_hook=_Given, parse_int=str, parse_float=str)
         if twice := sorted(names & (outermost.twice | outermost.twice_inside)):
-            raise PageUnreadable(f'{subject}: the answer gives "{clean(twice[0])}" twice')
+            raise PageUnreadable(f'{subject}: the response contains "{clean(twice[0])}" twice')
 
 
 class _Given:

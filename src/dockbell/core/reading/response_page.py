@@ -139,7 +139,9 @@ def _find_records(
     if envelope is not None:
         records = _as_records(resource, (outer | inner).get(envelope), parser)
         if records is None:
-            raise EnvelopeMissing(_describe_mismatch(resource, f'no array "{envelope}" as before', outer))
+            raise EnvelopeMissing(
+                _describe_mismatch(resource, f'no array "{envelope}", which earlier pages had', outer)
+            )
         return envelope, records
     candid = {name: raw for name, raw in outer.items() if name.lower() not in _NO_RECORDS}
     arrays = {name: array for name, raw in candid.items() if (array := _as_records(resource, raw, parser)) is not None}
@@ -161,7 +163,9 @@ def _as_records(resource: str, raw: msgspec.Raw | None, parser: Parser) -> list[
         return None  # millions of numbers are not worth a look at each
     elements = parser.array(raw)
     if len(elements) > RECORDS_MOST:
-        raise PageUnreadable(f'resource "{resource}": the answer holds an array of {len(elements)} objects')
+        raise PageUnreadable(
+            f'resource "{resource}": the response contains {len(elements)} objects, too many for a page'
+        )
     records = list(map(bytes, elements))
     return records if set(map(_FIRST_BYTE, records)) <= _BRACE else None
 
@@ -191,7 +195,7 @@ def _find_cursor(resource: str, outer: Fields, inner: Fields) -> str | None:
 
 def _describe_mismatch(resource: str, fact: str, fields: Fields) -> str:
     got = clean(", ".join(list(fields)[:8])) or "none"
-    return f'resource "{resource}": the answer holds {fact}, got fields {got}; check base_url'
+    return f'resource "{resource}": the response has {fact}, got fields {got}; check base_url'
 
 
 def _check_no_error(subject: str, fields: Fields, parser: Parser) -> None:
@@ -202,7 +206,7 @@ def _check_no_error(subject: str, fields: Fields, parser: Parser) -> None:
             if not said:
                 beside = {member: parser.value(fields[member]) for member in WHERE_WORDS_ARE if member in fields}
                 said = find_words(beside)
-            fact = f"{subject}: the answer holds an error{quote(said)}"
+            fact = f"{subject}: the response contains an error{quote(said)}"
             raise SourceUnavailable(f"{fact}, though its status is a success")
 
 
@@ -210,4 +214,5 @@ def _check_whole(subject: str, fields: Fields) -> None:
     """Refuse a last page that says of itself that it is not all there is."""
     for name, raw in fields.items():
         if name.lower() in _INCOMPLETE and bytes(raw) == b"true":
-            raise SourceUnavailable(f'{subject}: the answer ends the list, got "{name}": true beside the records')
+            fact = f'the response has no cursor although the list goes on, got "{name}": true'
+            raise SourceUnavailable(f"{subject}: {fact}")

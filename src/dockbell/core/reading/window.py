@@ -108,7 +108,7 @@ class Advance(StrEnum):
     ONE_PAGE = "one page read whole"
     CONFIRMED = "confirmed by a repeated run"
     CANDIDATE = "several pages: to be confirmed by the next run"
-    CONTRADICTED = "the repeated run met records that the first had missed"
+    CONTRADICTED = "the repeated run found records that the first had missed"
     INCOMPLETE = "the run ended incomplete"
 
 

@@ -21,7 +21,7 @@ async def main():
                     for event in batch.events:
                         state.apply(event)
                         print(event.type, event.subject, flush=True)
-                    await feeds.mend(state)  # seldom anything: when dockbell began to read the feed differently
+                    await feeds.mend(state)  # only needed after the read settings of a feed changed
                     position = batch.position  # to begin from after a restart, save it together with the records
             except PositionLost:
                 pass  # catch_up reads all records again

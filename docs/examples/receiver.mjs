@@ -1,4 +1,4 @@
-// Receives the webhooks of a dockbell and keeps a copy of the records that they tell of. npm install standardwebhooks
+// Receives webhooks from dockbell and keeps a copy of their records. npm install standardwebhooks
 import { createServer } from "node:http";
 import { buffer } from "node:stream/consumers";
 import { Webhook } from "standardwebhooks";
@@ -12,7 +12,7 @@ const copies = new Map(); // by partitionkey: { revision, record, isStale }
 function take({ id, type, partitionkey, data, dataref }) {
   if (seen.has(id)) return;
   if (type === "dockbell.feed.gap" && data.reason === "store_lost") {
-    for (const copy of copies.values()) copy.revision = -1; // revisions begin anew: read /state/… as well
+    for (const copy of copies.values()) copy.revision = -1; // revisions start again: read /state/… as well
   } else if ("revision" in data && type !== "dockbell.test" && !("name" in data)) {
     const known = copies.get(partitionkey);
     if (data.revision <= (known?.revision ?? -1)) return; // late: something newer is known

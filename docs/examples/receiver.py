@@ -1,4 +1,4 @@
-"""Receives the webhooks of a dockbell and keeps a copy of the records that they tell of."""
+"""Receives webhooks from dockbell and keeps a copy of their records."""
 
 import asyncio
 import os

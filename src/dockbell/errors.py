@@ -3,7 +3,7 @@
 The operator, before startup: :class:`ConfigError`.
 The operator: :class:`SourceRefused`, :class:`RequestRefused`, :class:`SinkRejected`, :class:`SchemaMismatch`,
 :class:`StoreMissing`, :class:`StoreInUse`, :class:`LeaseLost`, :class:`StoreIncompatible`, :class:`StoreFull`.
-No one (temporary): :class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`RateLimited`,
+No one (temporary): :class:`SourceUnavailable`, :class:`PageUnreadable`, :class:`PageCut`, :class:`RateLimited`,
 :class:`CursorExpired`, :class:`SinkUnavailable`, :class:`StoreUnavailable`.
 
 Messages read *subject: fact, got value; remedy*, in lower case, and never hold a secret or a query string.
@@ -70,6 +70,10 @@ class SourceUnavailable(SourceError):
 
 class PageUnreadable(SourceUnavailable):
     """The API responded, but not with complete, valid JSON; a smaller page may be readable."""
+
+
+class PageCut(PageUnreadable):
+    """The connection ended, or hung, before the whole response had come: a smaller page may come whole."""
 
 
 class RateLimited(SourceUnavailable):

@@ -154,7 +154,7 @@ def test_what_stops_several_feeds_of_a_source_is_one_reason() -> None:
     assert judge(*feeds) == [f"source main: no feed is read for 5m: GET /v1/items: {refusal}"]
     well = of(feed(), "warehouses")
     assert judge(*feeds, well) == [
-        f"source main: items, shipments, stock are not read for 5m: GET /v1/items: {refusal}"
+        f"source main: items, shipments and stock are not read for 5m: GET /v1/items: {refusal}"
     ]
     (reason,) = find_reasons(Status(NOON, "process 1", (*feeds, well), ()))
     assert reason.hinders
@@ -166,8 +166,18 @@ def test_an_outage_to_which_several_feeds_were_blind_is_one_remark() -> None:
     feeds = [replace(of(stands(), resource), gap=each) for resource, each in gaps.items()]
     other = replace(of(stands(), "warehouses"), gap=Gap(None, NOON - MINUTE, "store_lost"))
     assert [*describe_feeds(Status(NOON, "process 1", (*feeds, other), ()))] == [
-        "main: items, stock were not read for up to 8m until 0s ago: dockbell did not run",
+        "main: items and stock were not read for up to 8m until 0s ago: dockbell did not run",
         "main/warehouses: was not read until 1m ago: the store was lost, or restored from a backup",
+    ]
+
+
+def test_gaps_of_two_outages_are_two_remarks() -> None:
+    first, second = (Gap(NOON - (end + 3) * MINUTE, NOON - end * MINUTE, "unavailable") for end in (6, 0))
+    gaps = {"items": first, "packages": first, "shipments": second, "stock": second}
+    feeds = [replace(of(stands(), resource), gap=each) for resource, each in gaps.items()]
+    assert [*describe_feeds(Status(NOON, "process 1", tuple(feeds), ()))] == [
+        "main: shipments and stock were not read for up to 3m until 0s ago: the API did not answer",
+        "main: items and packages were not read for up to 3m until 6m ago: the API did not answer",
     ]
 
 

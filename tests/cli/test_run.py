@@ -168,7 +168,7 @@ def test_check_prints_the_configuration_and_what_would_fail(configure: Configure
     assert '[sources.main.resources.shipments]\nevery = "500ms"' in result.stdout
     assert 'secret = [{ env = "NOT_SET" }]' in result.stdout
     assert re.search(r'^store +ok +.*, does not exist yet; "dockbell run" creates it$', result.stdout, re.MULTILINE)
-    assert re.search(r"^main/stock +fails +.*cannot connect to 127.0.0.1:9", result.stdout, re.MULTILINE)
+    assert re.search(r"^source main +fails +.*cannot connect to 127.0.0.1:9", result.stdout, re.MULTILINE)
     assert re.search(r"^sink erp +fails +.*environment variable NOT_SET is not set", result.stdout, re.MULTILINE)
     assert not (folder / "dockbell.db").exists()
 

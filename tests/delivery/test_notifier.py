@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -11,19 +13,32 @@ import anyio
 import pytest
 from jsonschema import Draft202012Validator
 
-from dockbell.core.model import NOTICES, Feed, NoticeKind, RunKind, Statement
-from dockbell.core.moment import format_moment
+from dockbell.core.model import (
+    DELIVERED,
+    NOTICES,
+    Delivery,
+    Feed,
+    NoticeKind,
+    Outcome,
+    OutcomeKind,
+    RunKind,
+    Statement,
+)
+from dockbell.core.moment import format_moment, to_micros
+from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.narrate import narrate
 from dockbell.core.publishing.statement import GapReason, HoldReason, gap, held, rebaselined
 from dockbell.delivery.notifier import Notifier
-from dockbell.ports import Compose
+from dockbell.ports import Compose, Condition
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import (
     AgentFails,
     Crowded,
+    DeliverySettled,
     DiskFills,
     DiskHasRoom,
     EventDied,
+    EventsTakenBack,
     Fact,
     FeedFails,
     FeedMended,
@@ -47,6 +62,7 @@ TOLD_NOON = format_moment(NOON)
 FULL = DiskFills(3_000_000)
 SCHEMA = json.loads((files("dockbell.core.publishing") / "event.schema.json").read_bytes())
 DOWN = SinkFails("erp", "connection refused", timedelta(seconds=1))
+HANGS = Outcome(OutcomeKind.UNREACHABLE, "no answer")
 UP = SinkConnected("erp", "accepts events again")
 REFUSED = "HTTP 401; the API does not accept the key, check api_key"
 REFUSAL = f"GET /v1/shipments: {REFUSED}"
@@ -95,7 +111,7 @@ async def told(store: SqliteStore) -> Sequence[str]:
         ([FeedFails(FEED, REFUSAL), FeedFails(FEED, REFUSAL)], [f"refused: feed main/shipments: {REFUSAL}"]),
         (
             [FeedFails(FEED, REFUSAL), FeedFails(STOCK, f"GET /v1/stock: {REFUSED}")],
-            [f"refused: source main: shipments, stock are not read: {REFUSAL}"],
+            [f"refused: source main: shipments and stock are not read: {REFUSAL}"],
         ),
         (
             [FeedFails(FEED, REFUSAL), FeedFails(STOCK, "GET /v1/stock: HTTP 404")],
@@ -122,7 +138,7 @@ async def told(store: SqliteStore) -> Sequence[str]:
             ],
             [
                 (
-                    f"gap: source main: shipments, stock were not read from an unknown time to {TOLD_NOON}:"
+                    "gap: source main: shipments and stock were not read from an unknown time to 2026-11-21 12:00:00Z:"
                     " the API did not answer and dockbell did not run"
                 )
             ],
@@ -183,6 +199,37 @@ async def test_dead_letters_of_ten_seconds_are_told_in_one_notice(store: SqliteS
     assert await told(store) == ["dead_letter: sink erp: main/shipments key45: HTTP 422, 45 times"]
 
 
+async def test_what_is_owed_again_is_no_dead_letter(store: SqliteStore) -> None:
+    notifier, ear, clock = await open_notifier(store)
+    for number in range(1, 5):
+        ear.telemetry.emit(died(number))
+    ear.telemetry.emit(EventsTakenBack("erp", 4))
+    for number in range(5, 7):
+        ear.telemetry.emit(EventDied("screen", FEED, f"key{number}", number, "HTTP 422"))
+    ear.telemetry.emit(EventsTakenBack("screen", 1))
+    clock.pass_(10)
+    await notifier.run_once()
+    assert await told(store) == ["dead_letter: sink screen: main/shipments key6: HTTP 422"]
+
+
+async def test_a_receiver_is_away_since_the_first_event_that_it_did_not_take(store: SqliteStore) -> None:
+    """One that hangs is known to be away only after several attempts, which take their time."""
+    notifier, ear, clock = await open_notifier(store)
+    notifier.expect("erp")
+    (event,) = Composer(FEED, name="acme", singular="shipment", epoch="e")(rebaselined(FEED, NOON, ["query"]), 1)
+    for outcome, pause in ((DELIVERED, 5), (HANGS, 40)):
+        ear.telemetry.emit(DeliverySettled("erp", Delivery(event), outcome))
+        clock.pass_(pause)
+    ear.telemetry.emit(SinkFails("erp", "no answer", timedelta(seconds=5)))
+    await notifier.run_once()
+    with closing(sqlite3.connect(store.path)) as connection:
+        found = connection.execute("SELECT condition, since FROM conditions").fetchall()
+    assert found == [(Condition.DOWN, to_micros(NOON + timedelta(seconds=5)))]
+    clock.pass_(20)
+    await notifier.run_once()
+    assert await told(store) == ["unreachable: sink erp: no answer"]
+
+
 async def test_a_key_that_is_refused_is_one_alert_and_one_end(store: SqliteStore) -> None:
     notifier, ear, clock = await open_notifier(store)
     for feed in (FEED, STOCK):
@@ -192,13 +239,13 @@ async def test_a_key_that_is_refused_is_one_alert_and_one_end(store: SqliteStore
     assert await told(store) == []
     clock.pass_(20)
     await notifier.run_once()
-    first = f"refused: source main: shipments, stock are not read: {REFUSAL}"
+    first = f"refused: source main: shipments and stock are not read: {REFUSAL}"
     assert await told(store) == [first]
     clock.pass_(60)
     ear.telemetry.emit(FeedFails(ITEMS, f"GET /v1/items: {REFUSED}"))
     ear.telemetry.emit(FeedFails(ITEMS, f"GET /v1/items: {REFUSED}"))
     await notifier.run_once()
-    second = f"refused: source main: items, shipments, stock are not read: GET /v1/items: {REFUSED}"
+    second = f"refused: source main: items, shipments and stock are not read: GET /v1/items: {REFUSED}"
     assert await told(store) == [first, second]
     for feed in (FEED, STOCK, ITEMS):
         ear.telemetry.emit(FeedMended(feed))
@@ -228,9 +275,9 @@ async def test_a_gap_is_told_again_only_of_feeds_that_were_not_told_of(store: Sq
         await notifier.run_once()
     clock.pass_(60)
     await notifier.run_once()
-    began = format_moment(NOON - HOUR)
     assert await told(store) == [
-        f"gap: source main: {resource} was not read from {began} to {TOLD_NOON}: the API refused the requests"
+        f"gap: source main: {resource} was not read from 2026-11-21 11:00:00Z to 2026-11-21 12:00:00Z: "
+        "the API refused the requests"
         for resource in ("shipments", "stock")
     ]
 

@@ -25,7 +25,7 @@ import pytest
 from dockbell.config import Secret
 from dockbell.core.reading.request import list_request, order_request, shipment_request
 from dockbell.core.reading.response import Response
-from dockbell.errors import ConfigError, PageUnreadable, SourceRefused, SourceUnavailable
+from dockbell.errors import ConfigError, PageCut, PageUnreadable, SourceRefused, SourceUnavailable
 from dockbell.sources.connection_pool import ConnectionPool, Unreached
 from tests.brokers import find_free_port
 from tests.sources.conftest import Conversation, Serve
@@ -280,7 +280,7 @@ async def test_an_error_is_known_by_its_status_though_its_body_cannot_be_read(se
         await pool.aclose()
 
 
-@pytest.mark.parametrize(("status", "kind"), [(200, PageUnreadable), (503, SourceUnavailable)])
+@pytest.mark.parametrize(("status", "kind"), [(200, PageCut), (503, SourceUnavailable)])
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_success_that_does_not_come_whole_is_unreadable(
     serve: Serve, status: int, kind: type[SourceUnavailable], *, ends: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -157,3 +158,23 @@ async def test_a_command_that_an_operator_waits_for_gives_up_at_once(
         await fail(client, resource)
     assert anyio.current_time() - began <= 16, "the tries of the first"
     assert api.calls.call_count == FAILURES_MOST + 2
+
+
+async def test_answers_that_never_come_whole_are_an_outage(
+    api: respx.MockRouter, client: InventoryClient, facts: list[Fact]
+) -> None:
+    """An API that closes each connection in the middle of its answer does not answer."""
+
+    async def cut() -> AsyncIterator[bytes]:
+        yield b'{"shipments": ['
+        raise httpx.RemoteProtocolError("peer closed connection (received 15 bytes, expected 99)")
+
+    route = api.get(path__startswith="/v1/").mock(side_effect=lambda _: httpx.Response(200, content=cut()))
+    for resource in ("shipments", "stock", "items"):
+        await fail(client, resource)
+    told = [type(fact) for fact in facts if isinstance(fact, SourceFails | SourceAnswers)]
+    assert told == [SourceFails]
+
+    route.mock(side_effect=None, return_value=httpx.Response(200, json={"stock": [], "next_cursor": None}))
+    await client.read_page("stock")
+    assert isinstance([fact for fact in facts if isinstance(fact, SourceFails | SourceAnswers)][-1], SourceAnswers)

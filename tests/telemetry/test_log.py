@@ -211,9 +211,9 @@ def test_what_the_event_loop_repeats_is_told_once_a_minute_with_its_number() -> 
     told = say(StringIO(), *said, (70, "dockbell", "a line"), (80, "asyncio", shortage), (131, "dockbell", "another"))
     assert told == [
         shortage.format(0),
-        "socket.accept() out of system resource (repeated 4999 times within 70 s)",
+        "socket.accept() out of system resource (repeated 4999 times, the last 20 s ago)",
         "a line",
-        "socket.accept() out of system resource (repeated once within 61 s)",
+        "socket.accept() out of system resource (repeated once, the last 51 s ago)",
         "another",
     ]
 
@@ -250,7 +250,7 @@ def test_a_sink_that_fails_for_long_is_told_once_a_minute_and_each_new_reason_at
     said = [*((number * 5.0, refused) for number in range(12)), (60.0, hung), (61.0, refused)]
     assert log_at(StringIO(), *said) == [
         "sink erp: connection refused; retrying in 5 s",
-        "sink erp: connection refused; retrying in 5 s (repeated 11 times within 60 s)",
+        "sink erp: connection refused (repeated 11 times, the last 5 s ago)",
         "sink erp: no answer; retrying in 5 s",
     ]
 

@@ -13,10 +13,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from dockbell.admin.status import FeedStatus, Status
+from dockbell.admin.status import FeedStatus, Gap, Status
 from dockbell.config import format_duration
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.counting import count_of
+from dockbell.core.counting import count_of, list_of
 from dockbell.core.model import RESOURCES, Feed, RunKind
 from dockbell.core.planning.forecast import in_words
 from dockbell.core.publishing.statement import GAP_WORDS
@@ -122,7 +122,7 @@ def describe_feeds(status: Status) -> Iterator[str]:
     """Yield remarks on all feeds that need no action; what several feeds of a source have in common is one."""
     for source, each_of in groupby(status.feeds, lambda each: each.feed.source):
         feeds = tuple(each_of)
-        blind = _find_alike(feeds, lambda each: "" if each.gap is None else each.gap.reason)
+        blind = _find_common_gaps(feeds)
         yield from (f"{source}: {_describe_gaps(alike, status.at)}" for alike in blind)
         told = {each.feed for alike in blind for each in alike}
         for each in feeds:
@@ -159,6 +159,26 @@ def describe_feed(status: FeedStatus, at: datetime, *, is_gap_told: bool = False
         yield f"{met} of {told:,} changes to sinks in the last hour met {goal}"
     if status.gap is not None and not is_gap_told:
         yield _describe_gaps([status], at)
+
+
+def _find_common_gaps(feeds: Sequence[FeedStatus]) -> Sequence[Sequence[FeedStatus]]:
+    """Return the feeds whose last gaps have a reason and some time in common: one outage made them."""
+    common: list[list[FeedStatus]] = []
+    gaps = [(each.gap, each) for each in feeds if each.gap is not None]
+    for gap, each in sorted(gaps, key=lambda found: found[0].ended_at, reverse=True):
+        known = next((some for some in common if _is_common(some, gap)), None)
+        if known is None:
+            common.append([each])
+        else:
+            known.append(each)
+    return [[each for each in feeds if each in some] for some in common if len(some) > 1]
+
+
+def _is_common(some: Sequence[FeedStatus], gap: Gap) -> bool:
+    """Return whether a gap overlaps with one of some later ones, and has their reason."""
+    others = [each.gap for each in some if each.gap is not None]
+    began = [other.began_at or other.ended_at for other in others]
+    return others[0].reason == gap.reason and gap.ended_at >= min(began)
 
 
 def _describe_gaps(feeds: Sequence[FeedStatus], at: datetime) -> str:
@@ -244,7 +264,7 @@ def _feeds_of(feeds: Iterable[FeedStatus]) -> tuple[Feed, ...]:
 
 
 def _list_resources(feeds: Iterable[FeedStatus]) -> str:
-    return ", ".join(each.feed.resource for each in feeds)
+    return list_of(each.feed.resource for each in feeds)
 
 
 def _cause_of_stop(status: FeedStatus) -> str:
@@ -308,7 +328,8 @@ def _check_feed(
     if status.paused:
         return
     state = status.state
-    failure = f"; last attempt: {state.last_failure}" if state is not None and state.last_failure else ""
+    last_failure = "" if state is None else state.last_failure.removeprefix(NOT_SENT)
+    failure = f"; last attempt: {last_failure}" if last_failure else ""
     is_late = status.expected_at is not None and status.expected_at < at
     late = (
         "" if status.read_at is None or not is_late else f"last read completely {format_age(at - status.read_at)} ago"
@@ -323,7 +344,7 @@ def _check_feed(
     elif failing is not None and status.read_at is not None:
         ago = f"{format_age(at - failing.since)} ago"
         failed = f"reading failed {ago}" if failing.count == 1 else f"{failing.count} readings failed, the first {ago}"
-        yield f"the last {failed}: {failing.problem}", Weight.FAILING
+        yield f"the last {failed}: {failing.problem.removeprefix(NOT_SENT)}", Weight.FAILING
     if state is not None:
         if words := _check_passes(status, state, at):
             yield words, Weight.FAILING

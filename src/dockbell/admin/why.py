@@ -327,7 +327,10 @@ def _explain_absence(record: StoredRecord | None, state: FeedState) -> str:
             f"{since}, and its deletion is one of {state.held} that are held;"
             f' decide with "dockbell deletes approve {state.feed}" or "dockbell deletes reject {state.feed}"'
         )
-    due = "" if state.confirm_at is None else f", due at {write_time(state.confirm_at)}"
+    due = ""
+    if state.confirm_at is not None:  # so long after the last pass; each pass moves it, though not for this record
+        pause = state.confirm_at - state.full.ended_at if state.full is not None else timedelta(0)
+        due = f", due at {write_time(min(state.confirm_at, record.suspected_at + pause))}"
     return f"{since}, and counts as deleted once a second pass confirms it{due}"
 
 

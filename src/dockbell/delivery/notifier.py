@@ -5,7 +5,7 @@ It also stores the condition of each receiver, where other processes can read it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 import anyio
 
 from dockbell.admin.reasons import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
-from dockbell.core.counting import count_of
+from dockbell.core.counting import count_of, list_of
 from dockbell.core.model import JSON, NOTICES, Feed, NoticeKind, OutcomeKind, RunKind, Statement, StatementKind
 from dockbell.core.planning.forecast import in_words
 from dockbell.core.publishing.event import Composer
-from dockbell.core.publishing.statement import GAP_WORDS, HoldReason, notice_key
+from dockbell.core.publishing.statement import HoldReason, describe_gap, notice_key
 from dockbell.errors import drop_subject
 from dockbell.ports import Bell, Condition, Found, Store
 from dockbell.telemetry import (
@@ -26,6 +26,7 @@ from dockbell.telemetry import (
     DiskFills,
     DiskHasRoom,
     EventDied,
+    EventsTakenBack,
     Fact,
     FeedFails,
     FeedMended,
@@ -100,6 +101,7 @@ class Notifier:
         self._passes: dict[Feed, tuple[int, datetime]] = {}  # how many failed in a row, and since when
         self._blind: set[Feed] = set()  # feeds whose failing passes are published
         self._found: dict[str, Found] = {}
+        self._failing: dict[str, datetime] = {}  # by sink, since when no event was delivered
         self._unsaved: set[str] = set()
         self._bell = Bell()
 
@@ -183,8 +185,12 @@ class Notifier:
             case EventDied() if fact.feed != NOTICES:  # a notice about a notice would give another
                 reason = f"{fact.feed} {fact.key}: {fact.reason}"
                 self._note(NoticeKind.DEAD_LETTER, "sink", fact.sink, reason, after=_GATHERED)
+            case EventsTakenBack():
+                self._take_back(fact.sink, fact.count)
             case SinkFails():
-                self._note_down(NoticeKind.UNREACHABLE, "sink", fact.sink, fact.reason, after=_LASTING)
+                lasted = self._now() - self._failing.get(fact.sink, self._now())
+                after = max(_LASTING - lasted, timedelta(0))
+                self._note_down(NoticeKind.UNREACHABLE, "sink", fact.sink, fact.reason, after=after)
             case SinkConnected():
                 self._note_up(NoticeKind.UNREACHABLE, "sink", fact.sink, "delivers again")
             case SinkResumed():
@@ -272,21 +278,30 @@ class Notifier:
         alike: dict[_Cause, list[Feed]] = {}
         for feed in sorted(self._together[source]):
             alike.setdefault(self._find_cause(feed), []).append(feed)
-        reasons = [
-            f"{', '.join(feed.resource for feed in feeds)} are not read: {self._refused[feeds[0]]}"
-            for feeds in alike.values()
-        ]
+        reasons = []
+        for feeds in alike.values():
+            are = "is" if len(feeds) == 1 else "are"
+            reasons.append(f"{list_of(feed.resource for feed in feeds)} {are} not read: {self._refused[feeds[0]]}")
         self._note(NoticeKind.REFUSED, "source", source, "; ".join(reasons), is_whole=True)
 
     def _find_cause(self, feed: Feed) -> _Cause:
         return _Cause(feed.source, drop_subject(self._refused[feed]))
+
+    def _take_back(self, sink: str, count: int) -> None:
+        """Tell of no dead letter that is owed again: its receiver refuses every event, which is told as such."""
+        each = _Alert(NoticeKind.DEAD_LETTER, "sink", sink), False
+        if (news := self._news.get(each)) is not None and self._is_early(news):
+            news.count -= count
+            if news.count <= 0:
+                del self._news[each]
 
     def _note_gap(self, gap: Statement) -> None:
         """Tell of what a source did not show in one notice: its feeds are read again one after the other."""
         source = gap.feed.source
         news = self._news.get((_Alert(NoticeKind.GAP, "source", source), False))
         gaps = self._gaps[source] = [*(self._gaps[source] if news is not None and news.count else ()), gap]
-        self._note(NoticeKind.GAP, "source", source, _describe_gaps(gaps), after=_GATHERED, is_whole=True)
+        reason = describe_gap(*(each.details for each in gaps), feeds=sorted({each.feed.resource for each in gaps}))
+        self._note(NoticeKind.GAP, "source", source, reason, after=_GATHERED, is_whole=True)
 
     def _count_pass(self, fact: Fact) -> None:
         """Alert when passes fail for long, and when one is complete again; polls may succeed meanwhile."""
@@ -311,6 +326,10 @@ class Notifier:
     def _find_condition(self, fact: Fact) -> None:
         match fact:
             case DeliverySettled():
+                if fact.outcome.kind is OutcomeKind.DELIVERED:
+                    self._failing.pop(fact.sink, None)
+                elif fact.outcome.kind in (OutcomeKind.UNREACHABLE, OutcomeKind.FAILED):
+                    self._failing.setdefault(fact.sink, self._now())
                 known = self._found.get(fact.sink)
                 is_unknown = known is not None and known.condition is Condition.UNKNOWN
                 if is_unknown and fact.outcome.kind is OutcomeKind.DELIVERED:
@@ -327,7 +346,8 @@ class Notifier:
                 return
             self._found[sink] = replace(known, reason=reason)
         else:
-            self._found[sink] = Found(condition, self._now(), reason)
+            since = self._failing.get(sink) if condition is Condition.DOWN else None
+            self._found[sink] = Found(condition, since or self._now(), reason)
         self._unsaved.add(sink)
         self._bell.ring()
 
@@ -374,17 +394,6 @@ class Notifier:
         news.reason = reason
         news.count += 1
         self._bell.ring()
-
-
-def _describe_gaps(gaps: Sequence[Statement]) -> str:
-    """Return which feeds of a source were not read, from when until when, and why."""
-    resources = ", ".join(sorted({gap.feed.resource for gap in gaps}))
-    began = [gap.details["from"] for gap in gaps]
-    since = "an unknown time" if None in began else min(began)
-    until = max(gap.details["to"] for gap in gaps)
-    reasons = " and ".join(dict.fromkeys(GAP_WORDS[gap.details["reason"]] for gap in gaps))
-    were = "were" if len({gap.feed for gap in gaps}) > 1 else "was"
-    return f"{resources} {were} not read from {since} to {until}: {reasons}"
 
 
 def _state(alert: _Alert, is_over: bool, news: _News, now: datetime) -> Statement:  # the key of a dict

@@ -27,6 +27,7 @@ from dockbell.core.running.circuit_breaker import CircuitBreaker
 from dockbell.core.running.key_gate import KeyGate
 from dockbell.errors import (
     ConfigError,
+    PageCut,
     PageUnreadable,
     RateLimited,
     SchemaMismatch,
@@ -323,7 +324,8 @@ class Account:
                 response = await self._pool.exchange(request, self._headers(request, key))
                 status, allowance = response.status, self._window.read(response)
             except SourceUnavailable as error:
-                self._note_exchange(request, "" if isinstance(error, PageUnreadable) else str(error))
+                is_answer = isinstance(error, PageUnreadable) and not isinstance(error, PageCut)
+                self._note_exchange(request, "" if is_answer else str(error))
                 raise
             finally:
                 left = (allowance.remaining, allowance.limit, allowance.resets_in) if allowance else (None, None, None)

@@ -7,6 +7,7 @@ no redirect, keeps no cookies, reads no environment, and costs a fifth less.
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
 import zlib
@@ -23,10 +24,12 @@ import httpx
 
 from dockbell.core.reading.request import Request
 from dockbell.core.reading.response import Response, clean
-from dockbell.errors import ConfigError, PageUnreadable, SourceRefused, SourceUnavailable
+from dockbell.errors import ConfigError, PageCut, PageUnreadable, SourceRefused, SourceUnavailable
 from dockbell.net.network import explain, hint_at_tls, make_trust
 
 _GZIP: Final = 31  # zlib's word for "expect a gzip header"
+_BYTES: Final = re.compile(r" \(received \d+ bytes?, expected \d+\)")
+"""What would make two of the same failure different."""
 _LIMITS: Final = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=50)
 _UNREACHED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 
@@ -111,7 +114,8 @@ class ConnectionPool:
             # From nothing: the words of these errors are the other side's, which may have quoted our request.
             raise Unreached(f"{request}: cannot connect to {self._peer}: {explain(error)}") from None
         except httpx.RemoteProtocolError as error:
-            raise _kind_of(answer)(f"{request}: connection lost: {explain(error)}{self._hint()}") from None
+            reason = _BYTES.sub("", explain(error))
+            raise _kind_of(answer)(f"{request}: connection lost: {reason}{self._hint()}") from None
         except (httpx.HTTPError, OSError) as error:
             raise SourceUnavailable(f"{request}: connection lost: {explain(error)}{self._hint()}") from error
         finally:
@@ -216,7 +220,7 @@ def _version(ca_file: str | None) -> int:
 
 def _kind_of(answer: httpx.Response | None) -> type[SourceUnavailable]:
     """Return what an answer that did not come to its end is called: less of it might have come whole."""
-    return PageUnreadable if answer is not None and answer.is_success else SourceUnavailable
+    return PageCut if answer is not None and answer.is_success else SourceUnavailable
 
 
 def _parse_url(name: str, text: str) -> httpx.URL:

@@ -36,7 +36,8 @@ class _Said:
     at: float  # Unix time
     line: str  # its first line
     level: int
-    unsaid: int = 0  # how often it was not said since
+    last: float = 0.0  # when it was kept back last
+    unsaid: int = 0  # how often it was kept back since it was said
 
 
 class OncePerMinute(logging.Filter):
@@ -65,9 +66,9 @@ class OncePerMinute(logging.Filter):
         what = _identify(record, line) if sameness is None else (type(fact), sameness)
         said = self._known.get(what)
         if said is not None and _is_fresh(said, record.created):
-            said.unsaid += 1
+            said.last, said.unsaid = record.created, said.unsaid + 1
             return False
-        self._known[what] = _Said(record.created, line, record.levelno)
+        self._known[what] = _Said(record.created, line.partition("; retrying ")[0], record.levelno)
         self._known.move_to_end(what)
         if len(self._known) > _KNOWN_MOST:
             self._known.popitem(last=False)
@@ -77,7 +78,7 @@ class OncePerMinute(logging.Filter):
         for said in list(self._known.values()):
             if said.unsaid and not _is_fresh(said, now):
                 times = "once" if said.unsaid == 1 else f"{said.unsaid} times"
-                words = f"{said.line} (repeated {times} within {now - said.at:.0f} s)"
+                words = f"{said.line} (repeated {times}, the last {now - said.last:.0f} s ago)"
                 said.at, said.unsaid = now, 0
                 self._handler.handle(logging.LogRecord(__name__, said.level, __file__, 0, words, None, None))
 

@@ -11,6 +11,7 @@ import msgspec
 
 from dockbell.core.counting import count_of
 from dockbell.core.model import RESOURCES, ChangeKind, Feed, RunKind, Statement, StatementKind, Urgency
+from dockbell.core.publishing.statement import describe_gap
 from dockbell.errors import NOT_SENT, drop_subject
 from dockbell.ports import Tally
 from dockbell.telemetry.facts import Fact, describe_retry
@@ -158,7 +159,8 @@ class FeedFails(Fact, frozen=True):
 
     @property
     def sameness(self) -> Hashable:
-        return self.feed, self.reason
+        """A key that is rejected stops all feeds of its source, each with a request of its own."""
+        return self.feed.source, drop_subject(self.reason)
 
     def __str__(self) -> str:
         again = "" if self.delay is None else f"; {describe_retry(self.delay)}"
@@ -182,8 +184,11 @@ class Stated(Fact, frozen=True):
         return _WEIGHTS.get(self.statement.kind, logging.INFO)
 
     def __str__(self) -> str:
-        details = ", ".join(f"{name} {value}" for name, value in self.statement.details.items() if value is not None)
-        return f"{self.statement.feed}: {self.statement.kind}: {details}"
+        said, details = self.statement, self.statement.details
+        if said.kind is StatementKind.GAP:
+            return f"{said.feed}: {describe_gap(details)}"
+        values = ", ".join(f"{name} {value}" for name, value in details.items() if value is not None)
+        return f"{said.feed}: {said.kind}: {values}"
 
 
 _WEIGHTS: Mapping[str, int] = {

@@ -32,12 +32,15 @@ class DeliverySettled(Fact, frozen=True):
 
 class EventDied(Fact, frozen=True):
     weight = logging.ERROR
-    line = "sink {sink}: {feed} {key} #{sequence} is a dead letter: {reason}"
     sink: str
     feed: Feed
     key: str
     sequence: int
     reason: str
+
+    def __str__(self) -> str:
+        key = f" {self.key}" if self.key else ""
+        return f"sink {self.sink}: {self.feed}{key} #{self.sequence} is a dead letter: {self.reason}"
 
 
 class EventsTakenBack(Fact, frozen=True):

@@ -134,6 +134,16 @@ async def test_of_an_alert_that_is_not_over_one_message_is_sent_in_a_while(
     ]
 
 
+@pytest.mark.parametrize(("kind", "subject"), [(NoticeKind.GAP, "source"), (NoticeKind.DIED, "process")])
+async def test_what_is_over_when_it_is_told_is_told_each_time(
+    port: int, mailbox: Mailbox, kind: NoticeKind, subject: str
+) -> None:
+    async with working(make_sink(mail_to(port), repeat="1h")) as attempt:
+        for number in range(1, 4):
+            assert await attempt(notice(kind, subject, "main", "something", number=number)) == DELIVERED
+    assert len(mailbox.mails) == 3
+
+
 async def test_what_was_not_taken_is_not_held_back_the_next_time(port: int, mailbox: Mailbox) -> None:
     mailbox.refuses = True
     async with working(make_sink(mail_to(port))) as attempt:

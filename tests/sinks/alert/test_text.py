@@ -22,7 +22,7 @@ COMPOSE = Composer(NOTICES, name="acme", singular="notice", epoch="epoch")
         (NoticeKind.DEAD_LETTER, "sink", "erp", "sink erp has a dead letter", False),
         (NoticeKind.OVERRUN, "sink", "erp", "sink erp has lost events", True),
         (NoticeKind.PAUSED, "sink", "erp", "sink erp is paused", False),
-        (NoticeKind.GAP, "source", "main", "source main was not read for a while", False),
+        (NoticeKind.GAP, "source", "main", "feeds of source main were not read for a while", False),
         (NoticeKind.DIED, "process", "4711", "process 4711 did not shut down cleanly", False),
         (NoticeKind.DISK, "store", "disk", "the disk of the store is nearly full", True),
         (NoticeKind.CROWDED, "server", "web", "the web server has too many connections", False),

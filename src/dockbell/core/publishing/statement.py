@@ -8,8 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from dockbell.core.counting import list_of
 from dockbell.core.key import encode
-from dockbell.core.model import ChangeKind, Feed, NoticeKind, Statement, StatementKind
+from dockbell.core.model import JSON, ChangeKind, Feed, NoticeKind, Statement, StatementKind
 from dockbell.core.moment import format_moment, write_moment
 
 FOUND: Final = (ChangeKind.CREATED, ChangeKind.UPDATED, ChangeKind.DELETED, ChangeKind.RESTORED)
@@ -105,6 +106,20 @@ def gap(
     """
     details = {"from": write_moment(began_at), "to": format_moment(ended_at), "reason": str(reason)}
     return Statement(feed, StatementKind.GAP, detected_at, details)
+
+
+def describe_gap(*gaps: Mapping[str, JSON], feeds: Sequence[str] = ()) -> str:
+    """Return from when until when one feed, or those that are named, was not read, and why, by details of gaps."""
+    began = [details["from"] for details in gaps]
+    since = "an unknown time" if None in began else _write_second(min(began))
+    until = _write_second(max(details["to"] for details in gaps))
+    reasons = list_of(dict.fromkeys(GAP_WORDS[details["reason"]] for details in gaps))
+    which = f"{list_of(feeds)} {'were' if len(feeds) > 1 else 'was'}" if feeds else "was"
+    return f"{which} not read from {since} to {until}: {reasons}"
+
+
+def _write_second(moment: str) -> str:
+    return f"{moment[:19].replace('T', ' ')}Z"
 
 
 def rebaselined(feed: Feed, detected_at: datetime, parts: Sequence[str]) -> Statement:

@@ -23,6 +23,8 @@ from dockbell.telemetry import Telemetry
 _clock: Final = anyio.current_time
 _IDLE: Final = 30.0
 """Seconds without a message after which the process that sends them ends."""
+_INCIDENTS: Final = (NoticeKind.GAP, NoticeKind.DIED)
+"""Each of these is over when it is told, so that the next is another."""
 _HELP: Final = "see docs/how-to/alerts.md"
 _SERVICE: Final = re.compile(r"[a-z][a-z0-9+_-]*://\S")
 
@@ -99,7 +101,12 @@ class AlertSink:
         if event.feed != NOTICES or delivery.replayed:
             return await self._send(event)
         sent, is_over = self._sent.get(event.key), event.change == NoticeKind.RECOVERED
-        if sent is not None and not is_over and now - sent.at < self._settings.repeat.total_seconds():
+        if (
+            sent is not None
+            and not is_over
+            and event.change not in _INCIDENTS
+            and now - sent.at < self._settings.repeat.total_seconds()
+        ):
             sent.held_back += 1
             return DELIVERED
         outcome = await self._send(event, repeated=0 if sent is None or is_over else sent.held_back)

@@ -19,7 +19,7 @@ _TITLES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ),
     (NoticeKind.UNREACHABLE, "sink"): (
         "sink {name} cannot deliver",
-        "Its events wait; dockbell delivers them when the receiver is back.",
+        "Its events wait; dockbell delivers them when the receiver accepts them.",
     ),
     (NoticeKind.REFUSED, "feed"): ("{name} cannot be read", '"dockbell status" shows whether it is still so.'),
     (NoticeKind.REFUSED, "source"): (
@@ -30,7 +30,7 @@ _TITLES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
         "changes of {name} wait for a decision",
         'Run "dockbell deletes" and "dockbell drift".',
     ),
-    (NoticeKind.DEAD_LETTER, "sink"): ("sink {name} has a dead letter", '"dockbell dead {name}" lists it.'),
+    (NoticeKind.DEAD_LETTER, "sink"): ("sink {name} has a dead letter", 'Run "dockbell dead {name}".'),
     (NoticeKind.DIED, "process"): (
         "process {name} did not shut down cleanly",
         "dockbell is running again and continues where it was. Its log may have details.",
@@ -41,7 +41,7 @@ _TITLES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ),
     (NoticeKind.PAUSED, "sink"): ("sink {name} is paused", '"dockbell resume {name}" resumes it.'),
     (NoticeKind.GAP, "source"): (
-        "source {name} was not read for a while",
+        "feeds of source {name} were not read for a while",
         "dockbell now reads what changed meanwhile; of several changes of one record, it sees the last.",
     ),
     (NoticeKind.DISK, "store"): ("the disk of the store is nearly full", ""),

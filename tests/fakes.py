@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
 from anyio.streams.memory import MemoryObjectReceiveStream
+from msgspec.structs import replace
 
 from dockbell.core.model import DELIVERED, RESOURCES, ClockSource, Delivery, Outcome, Page, Urgency
 from dockbell.core.moment import format_moment, parse_moment

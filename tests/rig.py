@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from msgspec.structs import replace
 
 from dockbell.app.scheduler import next_time
 from dockbell.config import ResourceSettings

@@ -7,10 +7,11 @@ assembles. Only time is not real: the loop jumps to whatever is due next, and al
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -393,7 +394,7 @@ async def deploy(
     async with assemble(_configure(folder, resources, settings or {}), Telemetry(facts.append)) as agents:
         await agents.load()
         form = Form((sandbox.options.timestamp_field, *apart), sorts=sorts)
-        yield replace(Deployment(sandbox, agents, wire, form), facts=facts)
+        yield dataclasses.replace(Deployment(sandbox, agents, wire, form), facts=facts)
 
 
 def _configure(folder: Path, resources: Sequence[str], settings: dict[str, Any]) -> Config:

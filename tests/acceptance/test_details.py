@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from dockbell.core.model import Feed, RunKind
 from dockbell.telemetry import RequestSent, RunEnded

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dockbell.admin.plan_as_json import describe_plan
 from dockbell.admin.plan_options import Setup, read_changes, read_records

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dockbell.admin.silence import Sifted, Silences, describe_silences, judge_feed_silence, judge_sink_silence, sift
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dockbell.admin.as_json import WebModel, describe_status
 from dockbell.admin.delays import FeedDelays

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dockbell.admin.why import EventTrace, Presence, RecordHistory, SinkTrace, Stage, explain, read_key, trace_events
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
@@ -308,7 +309,7 @@ async def test_what_a_sink_does_not_want_is_filtered(filters: dict[str, list[str
 
 async def test_an_event_that_went_out_because_its_filter_took_too_long_says_so() -> None:
     settings = SinkSettings(type="stdout", where="after.t.exists(a, after.t.exists(b, a + b == 1))")
-    large = replace(event(1), body=b'{"data":{"after":{"t":[' + b"0," * 20_000 + b"0]}}}")
+    large = dataclasses.replace(event(1), body=b'{"data":{"after":{"t":[' + b"0," * 20_000 + b"0]}}}")
     with closing(ProcessEvaluator(timedelta(milliseconds=100))) as evaluator:
         (trace,) = await trace_events([large], KeyStatus("erp", 3), settings, evaluator)
     assert (trace.stage, trace.error) == (Stage.DELIVERED, "where: takes too long to judge of so large a record")
@@ -316,7 +317,7 @@ async def test_an_event_that_went_out_because_its_filter_took_too_long_says_so()
 
 async def test_an_event_that_went_out_because_its_record_left_the_filter_says_so() -> None:
     settings = SinkSettings(type="stdout", where="after.status == 'shipped'", on_leave="send")
-    left = replace(event(1), body=b'{"data":{"before":{"status":"shipped"},"after":{"status":"lost"}}}')
+    left = dataclasses.replace(event(1), body=b'{"data":{"before":{"status":"shipped"},"after":{"status":"lost"}}}')
     (trace,) = await trace_events([left], KeyStatus("erp", 3), settings, SHARED)
     assert (trace.stage, trace.error) == (
         Stage.DELIVERED,
@@ -326,4 +327,4 @@ async def test_an_event_that_went_out_because_its_record_left_the_filter_says_so
 
 def test_a_named_event_that_was_published_unjudged_is_told_from_others() -> None:
     bodies = (b'{"data":{"unjudged":true}}', b'{"data":{"after":{"unjudged":true}}}')
-    assert [EventTrace(NOON, replace(event(1), body=body)).is_unjudged for body in bodies] == [True, False]
+    assert [EventTrace(NOON, dataclasses.replace(event(1), body=body)).is_unjudged for body in bodies] == [True, False]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,9 @@ async def test_sinks_know_which_feeds_have_arrays_without_an_order(tmp_path: Pat
 async def test_what_was_measured_last_is_stored_at_the_end_beside_what_was_planned(tmp_path: Path) -> None:
     path, feed, ear = tmp_path / "dockbell.toml", Feed("main", "shipments"), Ear()
     path.write_text(CONFIG.format(web="", unordered="[]").replace("[sinks.out]", 'every = "10s"\n[sinks.out]'))
-    event = replace(write(make(ChangeKind.UPDATED, encode({"id": 7}), encode({"id": 7, "n": 2}))), feed=feed)
+    event = dataclasses.replace(
+        write(make(ChangeKind.UPDATED, encode({"id": 7}), encode({"id": 7, "n": 2}))), feed=feed
+    )
     async with assemble(load_config(path), ear.telemetry) as agents:
         await agents.load()
         ear.telemetry.emit(DeliverySettled("out", Delivery(event), DELIVERED, None, timedelta(seconds=4)))

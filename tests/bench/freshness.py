@@ -6,12 +6,13 @@ store is filled first, without a limit, so that the daemon begins with everythin
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from math import ceil, inf, nan
 from pathlib import Path
@@ -123,7 +124,7 @@ class Load:
     def smoke(self) -> Load:
         """Return a load of the same form for less than a minute: few records, read often, with room for it."""
         every = "".join(f'[resources.{name}]\nevery = "1s"\n' for name in self.rates)
-        return replace(
+        return dataclasses.replace(
             self,
             rates=_quicken(self.rates),
             then=self.then and _quicken(self.then),
@@ -145,13 +146,13 @@ LOADS: Final = {
     "lists": _LISTS,
     "stock": Load(rates={"shipments": 2.0, "packages": 0.7, "items": 0.25, "stock": 2.0, "warehouses": 0.05}),
     "shipments": _SHIPMENTS,
-    "flip": replace(_SHIPMENTS, then=dict(_SHIPMENTS.rates, shipments=0.5, stock=4.0)),
+    "flip": dataclasses.replace(_SHIPMENTS, then=dict(_SHIPMENTS.rates, shipments=0.5, stock=4.0)),
     "accounts": Load(
         rates={name: rate / 5 for name, rate in _LISTS.rates.items()},
         records={"shipments": 2000, "packages": 2400, "items": 1000, "stock": 2000, "warehouses": 20},
         accounts=20,
     ),
-    "foreign": replace(_LISTS, foreign=120),
+    "foreign": dataclasses.replace(_LISTS, foreign=120),
 }
 
 

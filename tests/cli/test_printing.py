@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -110,7 +110,7 @@ def test_a_terminal_obeys_nothing_that_others_have_written(
     print_lines(f"{HOSTILE}\nsecond")
     print_json({HOSTILE: HOSTILE})
     print_raw(json.dumps(HOSTILE, ensure_ascii=False).encode())
-    hostile = replace(event({}, {"n": HOSTILE}), key="shp\u202e")
+    hostile = dataclasses.replace(event({}, {"n": HOSTILE}), key="shp\u202e")
     click.echo(format_event(hostile, width=80, with_source=True))
     shown = click.unstyle(capsys.readouterr().out)
     assert shown.replace("\n", "").isprintable()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from dockbell.admin.why import RecordHistory, SinkTrace, Stage
 from dockbell.cli import main

@@ -6,12 +6,12 @@ import logging
 import sqlite3
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dockbell.config import Answer
 from dockbell.core.comparing.drift import Decision

@@ -48,7 +48,8 @@ def refuse_company(rig: Rig, *, keeps: bool = True, takes_limit: bool = True) ->
         number = str(len(given))
         given[number] = filters
         return Page(
-            **{name: getattr(page, name) for name in Page.__slots__} | {"next_cursor": f"{number} {page.next_cursor}"}
+            **{name: getattr(page, name) for name in Page.__struct_fields__}
+            | {"next_cursor": f"{number} {page.next_cursor}"}
         )
 
     rig.source.read_page = read_alone  # type: ignore[method-assign]

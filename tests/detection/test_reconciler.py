@@ -7,13 +7,13 @@ import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from dockbell.admin.commands import purge_record
 from dockbell.admin.reasons import list_reasons

@@ -7,12 +7,12 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import closing
-from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from dockbell.core.model import ChangeKind, Page
 from dockbell.detection.detail_fetcher import DetailFetcher

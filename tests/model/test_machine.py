@@ -9,11 +9,11 @@ Thousands of steps by default, the same ones every time; ``pytest tests/model --
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import tempfile
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -351,7 +351,9 @@ class Machine(RuleBasedStateMachine):
         problem: str | None = None
         async with anyio.create_task_group() as group:
             for number in polls:
-                script[number] = replace(script[number], before=partial(self.poll_aside, group, script[number]))
+                script[number] = dataclasses.replace(
+                    script[number], before=partial(self.poll_aside, group, script[number])
+                )
             self.api.script = deque(script)
             problem = await read()
         return problem  # noqa: RET504  # a task group might swallow what ends it, as far as types tell

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dockbell.sandbox import SandboxOptions
 from dockbell.sandbox.options import Settings

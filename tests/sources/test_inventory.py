@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
@@ -14,6 +13,7 @@ import anyio
 import httpx
 import pytest
 import respx
+from msgspec.structs import replace
 
 from dockbell import InventoryClient, __version__
 from dockbell.admin.probing import Line

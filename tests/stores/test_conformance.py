@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.comparing.page_diff import UNDECIDED, Bad, Finding, Note, PageDiff, Pending, Snapshots
@@ -662,7 +663,9 @@ async def test_rows_are_numbered_per_feed_and_the_row_of_an_erased_record_is_not
 
     def leave_undecided(snapshots: Snapshots) -> PageDiff:
         diff = DETECTOR.detect(page({"id": "b"}), ReadContext(Via.PASS, NOON), snapshots)
-        return replace(diff, writes=[write._replace(raw_hash=UNDECIDED) for write in diff.writes], changes=[], notes=[])
+        return dataclasses.replace(
+            diff, writes=[write._replace(raw_hash=UNDECIDED) for write in diff.writes], changes=[], notes=[]
+        )
 
     def never(*_: object) -> Change:
         raise AssertionError

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
-from dataclasses import replace
 from typing import Final
 
 import jsonpatch
@@ -385,7 +385,7 @@ def test_once_a_feed_was_listed_a_record_that_is_not_known_has_had_no_change_but
 
 def test_a_copy_of_what_was_purged_is_gone_whatever_came_before() -> None:
     story = lifecycle()
-    events = [replace(event, body=empty_event(event.body)) for event in story.events]
+    events = [dataclasses.replace(event, body=empty_event(event.body)) for event in story.events]
     last = events[-1]
     purged = json.loads(last.body)
     purged["data"] |= {"change": "deleted", "reason": "purged", "revision": last.revision + 1}

@@ -6,7 +6,6 @@ A sink can also be given one test event.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import groupby
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import msgspec
 
 from dockbell.admin.exposure import find_exposed
 from dockbell.admin.reasons import format_age
@@ -45,8 +45,7 @@ _NO_DATE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """What was found about one thing that a daemon needs."""
 
     subject: str  # ``store``, ``main/shipments``, ``sink erp``

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 import anyio
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.admin.why import read_key
 from dockbell.config import suggest
@@ -56,13 +57,12 @@ def _find_feed(name: str, known: Sequence[Feed]) -> Feed:
 # Commands ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """What to show of a command: the fields of its outcome, or ``waiting`` as the verdict where it has none yet."""
 
     feed: Feed | None
     verdict: str
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = msgspec.field(default_factory=dict)
     detail: str = ""
 
     @property
@@ -120,8 +120,7 @@ async def await_commands(
 # What is held --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class HeldDeletions:
+class HeldDeletions(msgspec.Struct, frozen=True):
     """Absent records of a feed, too many to believe that they were deleted."""
 
     feed: Feed
@@ -131,8 +130,7 @@ class HeldDeletions:
     sample: tuple[StoredRecord, ...]  # some of them, those that were missed first before the others
 
 
-@dataclass(frozen=True, slots=True)
-class HeldDrift:
+class HeldDrift(msgspec.Struct, frozen=True):
     """Readings of a feed that differ by members (``paths``) that came or went in many records at once."""
 
     feed: Feed
@@ -167,8 +165,7 @@ async def _load(read_store: ReadStore, feeds: Collection[Feed]) -> Sequence[Feed
 # Purges --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """A record whose content is to be erased; where only events or readings in quarantine are left, without record."""
 
     feed: Feed

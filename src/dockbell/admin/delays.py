@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Self
+
+import msgspec
 
 from dockbell.core.delays import HOUR, Delay, MeasuredDelays, Reading, begin_of_quarter, count_all, find_slow, merge
 from dockbell.core.model import Feed
@@ -13,16 +14,15 @@ from dockbell.core.planning.forecast import in_words
 from dockbell.ports import ReadStore
 
 
-@dataclass(frozen=True, slots=True)
-class FeedDelays:
+class FeedDelays(msgspec.Struct, frozen=True):
     """The delays of the changes of one feed."""
 
     whole: Delay | None = None  # to whatever sink; None where there were none
-    sinks: Mapping[str, Delay] = field(default_factory=dict)  # by sink, those without any left out
+    sinks: Mapping[str, Delay] = msgspec.field(default_factory=dict)  # by sink, those without any left out
     predicted: timedelta | None = None
     """How long changes waited for their reading by the plan, in the mean; None where a crontab line says when."""
     slow: Reading | None = None  # how they were read, where that was slower than planned for the whole hour
-    buckets: Mapping[int, int] = field(default_factory=dict)  # all of them, counted
+    buckets: Mapping[int, int] = msgspec.field(default_factory=dict)  # all of them, counted
 
     @classmethod
     def of(cls, measured: Collection[MeasuredDelays], at: datetime) -> Self:
@@ -37,13 +37,12 @@ class FeedDelays:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Delays:
+class Delays(msgspec.Struct, frozen=True):
     """The delays of the last whole hour and of the quarter that goes on."""
 
     whole: Delay | None = None  # of all feeds to all sinks; None where there were none
-    feeds: Mapping[Feed, FeedDelays] = field(default_factory=dict)
-    sinks: Mapping[str, Delay] = field(default_factory=dict)  # of whatever feed; those without any are left out
+    feeds: Mapping[Feed, FeedDelays] = msgspec.field(default_factory=dict)
+    sinks: Mapping[str, Delay] = msgspec.field(default_factory=dict)  # of whatever feed; those without any are left out
 
 
 async def load_delays(read_store: ReadStore, sinks: Collection[str], at: datetime) -> Delays:

@@ -6,7 +6,6 @@ The schemas of the catalogue are learned from the records that are stored.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib.resources import files
 from typing import Final
@@ -31,8 +30,7 @@ _EVENTS_MOST: Final = 1000
 _NULL: Final = b"null"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """Which events are asked for; what is empty chooses nothing."""
 
     sources: tuple[str, ...] = ()

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from dockbell.admin.probing import Finding, Report, State
 from dockbell.admin.probing.advising import Line, write_table
 from dockbell.config import Config, Origins, check_secrets
@@ -67,8 +69,7 @@ _NO_SINK: Final = """\
 """
 
 
-@dataclass(frozen=True, slots=True)
-class FirstSink:
+class FirstSink(msgspec.Struct, frozen=True):
     """Where the events go: ``kind`` is one of :data:`KINDS`, but none; the URL is empty for standard output."""
 
     kind: str
@@ -90,8 +91,7 @@ class FirstSink:
         return {key: value for key, value in settings.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What a first configuration is to say."""
 
     name: str

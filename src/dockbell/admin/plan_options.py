@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
+import msgspec
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from dockbell.admin.commands import find_feeds
@@ -68,8 +69,7 @@ def _read_pairs(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(msgspec.Struct, frozen=True):
     """What a plan is made for."""
 
     sources: Mapping[str, SourceSettings]

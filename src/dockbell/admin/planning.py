@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.admin.delays import FeedDelays, load_delays
 from dockbell.admin.plan_options import Setup
@@ -56,8 +58,7 @@ class Origin(StrEnum):
 # What is known -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FeedFacts:
+class FeedFacts(msgspec.Struct, frozen=True):
     """What is known of a feed."""
 
     plan: StoredPlan
@@ -65,7 +66,7 @@ class FeedFacts:
     records_from: Origin
     lookback: timedelta
     is_rate_given: bool = False
-    delays: FeedDelays = field(default_factory=FeedDelays)  # as they were measured in the last hour
+    delays: FeedDelays = msgspec.field(default_factory=FeedDelays)  # as they were measured in the last hour
     is_dated: bool = True  # its records have timestamps; else these are estimates
 
     @property
@@ -144,8 +145,7 @@ def give_facts(
 # The plan ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FeedPlan:
+class FeedPlan(msgspec.Struct, frozen=True):
     """How one feed is read."""
 
     settings: ResourceSettings
@@ -179,8 +179,7 @@ class FeedPlan:
         return None if self.planned is None else FeedForecast(self.planned)
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePlan:
+class SourcePlan(msgspec.Struct, frozen=True):
     """How the requests of one source are divided, or of all sources that have its API key."""
 
     sources: tuple[str, ...]

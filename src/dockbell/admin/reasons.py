@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
+
+import msgspec
 
 from dockbell.admin.status import FeedStatus, Gap, Status
 from dockbell.config import format_duration
@@ -44,8 +45,7 @@ class Weight(StrEnum):
     PROGRESS = "progress"  # it passes by itself: a first reading
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """Why an operator should look."""
 
     kind: str  # ``daemon``, ``store``, ``web``, ``source``, ``feed`` or ``sink``

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 import anyio
+from msgspec.structs import replace
 
 from dockbell.admin.why import ATTEMPTS_MOST, read_key
 from dockbell.config import SinkSettings, parse_duration

@@ -7,9 +7,11 @@ a filter that was mended speaks at once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.admin.reasons import find_reasons, format_age
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
@@ -23,8 +25,7 @@ QUIET_AFTER: Final = timedelta(hours=1)
 _JUDGED_MOST: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Sifted:
+class Sifted(msgspec.Struct, frozen=True):
     """How many of a feed's last events were looked at; the sinks that take its events at all, and one of these."""
 
     events: int = 0

@@ -7,9 +7,10 @@ to be. What they must be is checked with the whole configuration afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fnmatch import filter as filter_names
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from dockbell.config.including import is_wild
 from dockbell.config.place import name_place
@@ -25,8 +26,7 @@ _RESOURCES: Final = "resources"
 _NAMED: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
+class Edited(msgspec.Struct, frozen=True):
     """The sources after an edit.
 
     Attributes:
@@ -40,8 +40,8 @@ class Edited:
     changed: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    given: Mapping[str, Collection[str]] = field(default_factory=dict)
-    places: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, Collection[str]] = msgspec.field(default_factory=dict)
+    places: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def is_idle(self) -> bool:
@@ -185,8 +185,7 @@ def _refuse_unknown(names: Iterable[str], there: Table) -> None:
 # Listing -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ListedSource:
+class ListedSource(msgspec.Struct, frozen=True):
     name: str
     base_url: str
     is_paused: bool

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.admin.delays import Delays, FeedDelays, load_delays
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
@@ -35,8 +37,7 @@ CROWDED_FOR: Final = timedelta(hours=1)
 """How long the status shows that the web server refused connections."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(msgspec.Struct, frozen=True):
     """A time in which dockbell could not read a feed, by the service's clock; its beginning may be unknown."""
 
     began_at: datetime | None
@@ -44,8 +45,7 @@ class Gap:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Crowding:
+class Crowding(msgspec.Struct, frozen=True):
     """The web server refused too many connections: when the last notice said so, by our clock, and its words."""
 
     at: datetime
@@ -59,16 +59,14 @@ class Quiet(StrEnum):
     FILTERED = "filtered"  # there are events, but filters hold back all of the last ones
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+class Silence(msgspec.Struct, frozen=True):
     """Why a feed has no events, or a sink gets none; empty where there are events, or it was not looked for."""
 
     kind: Quiet = Quiet.NONE
     words: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedStatus:
+class FeedStatus(msgspec.Struct, frozen=True):
     feed: Feed
     every: timedelta | str  # how often it is read: the interval as it is planned now, or a cron line
     records: int = 0  # how many of its records are stored
@@ -86,7 +84,7 @@ class FeedStatus:
     silence: Silence = Silence()
     short_of: str = ""  # what is configured and the requests do not suffice for: ``every 1s``, ``at_most 15m``
     is_dated: bool = True  # its records have timestamps; else delays of its changes are estimates
-    delays: FeedDelays = field(default_factory=FeedDelays)  # of its changes, in the last hour
+    delays: FeedDelays = msgspec.field(default_factory=FeedDelays)  # of its changes, in the last hour
     freshness_goal: timedelta | None = None  # how fresh its changes are to be, as configured
     paused: bool = False  # its source is: it is not read, and nothing is expected of it
 
@@ -146,17 +144,16 @@ class FeedStatus:
         return known.phase, known.describe(pair)
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     at: datetime
     holder: str  # the process that works on the store, or several with commas; empty when none does
     feeds: tuple[FeedStatus, ...]  # in the order of the configuration, as the sinks are
     sinks: tuple[SinkState, ...]
     footprint: Footprint | None = None  # what the store uses of its disk, and what is left; None where that is unknown
-    silences: Mapping[str, Silence] = field(default_factory=dict)
+    silences: Mapping[str, Silence] = msgspec.field(default_factory=dict)
     """Why a sink gets no events, by name; empty where it was not looked for."""
     delay: Delay | None = None  # of all changes to all sinks in the last hour; None where there were none
-    delays: Mapping[str, Delay] = field(default_factory=dict)
+    delays: Mapping[str, Delay] = msgspec.field(default_factory=dict)
     """The delays of changes to each sink in the last hour, by name; those without any are left out."""
     members: tuple[Member, ...] = ()  # the processes that share the store; empty where it has one at most
     crowding: Crowding | None = None

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -66,8 +65,7 @@ class Stage(StrEnum):
     HELD = "held"  # behind its dead letter, until an operator decides
 
 
-@dataclass(frozen=True, slots=True)
-class SinkTrace:
+class SinkTrace(msgspec.Struct, frozen=True):
     """The state of one event at one sink."""
 
     sink: str
@@ -80,8 +78,7 @@ class SinkTrace:
     log: tuple[Attempt, ...] = ()  # the attempts that are kept, oldest first
 
 
-@dataclass(frozen=True, slots=True)
-class EventTrace:
+class EventTrace(msgspec.Struct, frozen=True):
     """One event of a record, and its state at each sink."""
 
     recorded_at: datetime  # when it was recorded, by our clock
@@ -94,8 +91,7 @@ class EventTrace:
         return _BODY.decode(self.event.body).data.unjudged
 
 
-@dataclass(frozen=True, slots=True)
-class RecordHistory:
+class RecordHistory(msgspec.Struct, frozen=True):
     at: datetime
     feed: Feed
     key: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from dockbell.app import opening
 from dockbell.app.changes import Changes, SinkRecipe, compare, list_feeds, list_sinks, list_sources
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
     from dockbell.sources import InventoryClient
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """What is new, and was opened before anything old ends."""
 
     clients: Mapping[str, InventoryClient]  # of sources, by name

@@ -7,9 +7,11 @@ runs by an unchanged recipe goes on; what has another one ends and begins anew.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.config import Config, ResourceSettings, SinkSettings
 from dockbell.config.resources import Resources
@@ -23,8 +25,7 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-@dataclass(frozen=True, slots=True)
-class Difference(Generic[_K]):
+class Difference(msgspec.Struct, Generic[_K], frozen=True):
     """How what is wanted differs from what there is; each in the order of its side."""
 
     added: tuple[_K, ...] = ()  # only wanted
@@ -48,8 +49,7 @@ class Difference(Generic[_K]):
         return [told for verb, names in words for told in _tell(noun, names, verb)]
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """What a configuration changed."""
 
     sources: Difference[str]  # clients of sources, by name

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 from anyio import to_thread
 
 from dockbell.app import opening
@@ -93,8 +92,7 @@ class Revisions:
         return config
 
 
-@dataclass(frozen=True, slots=True)
-class Agreed:
+class Agreed(msgspec.Struct, frozen=True):
     """What came of a file that processes were to follow.
 
     Attributes:

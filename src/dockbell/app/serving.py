@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
 from dockbell.admin.shared_read import SharedRead
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from dockbell.web import Site
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSite:
+class OpenSite(msgspec.Struct, frozen=True):
     """A web server, and the store connections that are open for it."""
 
     site: Site

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
 import anyio
+import msgspec
 
 from dockbell.core.model import NOTICES
 from dockbell.errors import LeaseLost, StoreError, StoreUnavailable
@@ -52,8 +52,7 @@ class Worker(Protocol):
         """Return when no delivery is in flight of a source that this process does not work on any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
+class Leaving(msgspec.Struct, frozen=True):
     """Sources that are not read any more, and are freed once their deliveries have ended."""
 
     sources: frozenset[str]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
 from dockbell.app import opening
@@ -38,8 +38,7 @@ _LEAD: Final = timedelta(seconds=2)
 """So long before it is due a source must work: to load it takes time."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedAgents:
+class FeedAgents(msgspec.Struct, frozen=True):
     """The agents of one feed, which share its state."""
 
     tracked: TrackedFeed

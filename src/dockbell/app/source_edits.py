@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from dockbell.admin.sources import Edit, Edited
 from dockbell.app import opening
@@ -19,8 +20,7 @@ from dockbell.config.wording import refuse
 from dockbell.ports import Configurations, Revision
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """What came of an edit: the sources, and the revision that has them; 0 where none was added."""
 
     edited: Edited

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import dataclasses
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import click
+from msgspec.structs import asdict
 
 from dockbell.cli.completion import complete_feeds, complete_sinks
 from dockbell.cli.deliveries import print_attempts
@@ -176,7 +177,7 @@ def retry(sink: str, *, everything: bool, config_path: str | None, as_json: bool
     state = load_sinks(config)[sink]
     problems = came.find_problems()
     if as_json:
-        print_json({"sink": sink, **asdict(came), "replays": state.replays, "problems": problems})
+        print_json({"sink": sink, **dataclasses.asdict(came), "replays": state.replays, "problems": problems})
     else:
         if came.released:
             click.echo(f"{count_of(came.released, 'record')} on hold will continue, starting with the dead letter")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import click
+from msgspec.structs import replace
 
 from dockbell.cli.completion import complete_sinks
 from dockbell.cli.group import exit_if

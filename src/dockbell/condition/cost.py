@@ -15,11 +15,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from itertools import count
 from math import prod
 from typing import Final, TypeAlias
+
+import msgspec
 
 from dockbell.condition.syntax import Call, Literal, Make, Name, Node, Select, parse
 
@@ -47,8 +48,7 @@ _GROUP_REPEAT: Final = re.compile(r"\)\s*\{")
 _LOOPS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "filter", "map"})
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """The steps that an expression takes at most, by the power of the size that they are multiplied by."""
 
     coefficients: tuple[int, ...]
@@ -83,8 +83,7 @@ def find_cost(text: str) -> Cost | None:
     return Cost(tuple(coefficients))
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
+class _Bound(msgspec.Struct, frozen=True):
     """What is known of an expression: the size of its value, and the steps to it."""
 
     size: _Polynomial

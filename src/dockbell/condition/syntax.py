@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 _TOKEN: Final = re.compile(
     r"""
@@ -37,35 +38,30 @@ _BINARY: Final = {
 _CONSTANTS: Final = frozenset({"true", "false", "null"})
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(msgspec.Struct, frozen=True):
     """A constant, as it is written."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(msgspec.Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Select:
+class Select(msgspec.Struct, frozen=True):
     """A member of a value: ``operand.member``, ``operand[index]``."""
 
     operand: Node
     index: Node | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Make:
+class Make(msgspec.Struct, frozen=True):
     """A list or a map; of a map, keys and values in turn."""
 
     parts: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """An operator, a function or a macro; what it is called on is the first argument."""
 
     function: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
 from dockbell.config.including import read_included

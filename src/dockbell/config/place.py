@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
+
 KeyPath: TypeAlias = Sequence[str | int]
 """The keys, and indexes into lists, that lead to a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origins:
+class Origins(msgspec.Struct, frozen=True):
     """Where the parts of a configuration are written.
 
     Attributes:
@@ -26,8 +27,8 @@ class Origins:
 
     main: str = ""
     included: tuple[str, ...] = ()
-    sources: Mapping[str, str] = field(default_factory=dict)
-    inherited: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    sources: Mapping[str, str] = msgspec.field(default_factory=dict)
+    inherited: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
 
     def find_default(self, place: KeyPath) -> tuple[str | int, ...] | None:
         """Return the place in ``[source_defaults]`` from which a place of a source has its value; None for others."""

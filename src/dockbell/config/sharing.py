@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from dockbell.config.values import Table
 
@@ -14,8 +15,7 @@ Place: TypeAlias = tuple[str | int, ...]
 _PLACEHOLDERS: Final = re.compile(r"\{\w*\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Filled:
+class Filled(msgspec.Struct, frozen=True):
     """A configuration whose sources have what ``[source_defaults]`` gives them.
 
     Attributes:

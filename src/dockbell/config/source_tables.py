@@ -6,9 +6,10 @@ import csv
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any, Final
+
+import msgspec
 
 from dockbell.config.place import name_place, write_keys
 from dockbell.config.shared import SOURCES
@@ -24,8 +25,7 @@ _HEADER: Final = re.compile(r"""\s*\[\s*sources\s*\.\s*["']?([^\]"'.\s]+)""")
 _INLINE: Final = re.compile(r"""\s*(?:sources\s*\.\s*)?["']?([^"'.=\s]+)["']?\s*(?:\.[^=]*)?=""")
 
 
-@dataclass(frozen=True, slots=True)
-class GivenSources:
+class GivenSources(msgspec.Struct, frozen=True):
     """Sources as they were given, not checked yet.
 
     Attributes:
@@ -33,8 +33,8 @@ class GivenSources:
         places: Where that is written: ``customers.csv: line 7``.
     """
 
-    tables: Mapping[str, Table] = field(default_factory=dict)
-    places: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Table] = msgspec.field(default_factory=dict)
+    places: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 def read_pairs(pairs: Iterable[str]) -> Table:

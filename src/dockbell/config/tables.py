@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
+import msgspec
 from pydantic import (
     Field,
     PrivateAttr,
@@ -84,8 +84,7 @@ class SourceSettings(_SourceKeys):
         return self.base_url, self.api_key
 
 
-@dataclass(frozen=True, slots=True)
-class FeedSettings:
+class FeedSettings(msgspec.Struct, frozen=True):
     """One feed, and its settings, those of four tables, the last first.
 
     They are the built-in ones, ``[resources.X]``, ``[source_defaults.resources.X]`` and ``[sources.S.resources.X]``.

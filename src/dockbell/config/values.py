@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from datetime import date, time, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
+import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationInfo
 
 Table: TypeAlias = dict[str, Any]
@@ -141,8 +141,7 @@ AutoInterval = Annotated[AutoDuration, AfterValidator(_check_positive_or_auto)]
 # Schedules by the calendar: the five fields of cron, in UTC, with names for the days of the week ----------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _CronField:
+class _CronField(msgspec.Struct, frozen=True):
     name: str
     low: int
     high: int

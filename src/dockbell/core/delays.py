@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil, exp, log
 from typing import Final
+
+import msgspec
 
 from dockbell.core.model import Feed
 
@@ -29,8 +30,7 @@ _TOLD: Final = 5
 """The mean of fewer delays says little."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
+class Delay(msgspec.Struct, frozen=True):
     """How long something took: half of it no longer than ``p50``, of a hundred all but one no longer than ``p99``."""
 
     p50: timedelta
@@ -71,8 +71,7 @@ def _middle(bucket: int) -> float:
     return _LEAST * exp((bucket - 0.5) * _GROWTH) if bucket else _LEAST
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredDelays:
+class MeasuredDelays(msgspec.Struct, frozen=True):
     """The delays of a feed's changes that reached a sink in a quarter of an hour, each from when it became visible."""
 
     feed: Feed
@@ -123,8 +122,7 @@ def count_all(measured: Iterable[MeasuredDelays]) -> Mapping[int, int]:
     return total
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """How long changes waited in the mean until they were stored, and how long the plan predicted that they wait."""
 
     measured: timedelta

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from dockbell.core import pointer
 from dockbell.core.document import encode
@@ -112,8 +113,7 @@ def _perform(op: str, parent: JSON, token: str, value: JSON) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """A leaf that came, went or changed; ``path`` leads into the document after, for ``remove`` into the one before."""
 
     path: str

@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
+
 JSON: TypeAlias = Any
 """A decoded JSON value: integers exact, other numbers :class:`decimal.Decimal`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """One collection that the API serves; ``polled``: its listing accepts ``updated_since``."""
 
     name: str  # as in the path and in the configuration, ``shipments``
@@ -75,8 +76,7 @@ class Unsound(NamedTuple):
     head: JSON
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """One accepted response of a listing."""
 
     records: tuple[bytes, ...]  # each record's raw JSON text, in the order of the response
@@ -86,7 +86,7 @@ class Page:
     clock: ClockSource  # what ``asked_at`` was taken from
     answered_at: datetime  # the service's time when it made the answer, at the latest
     received_at: datetime  # our own time when the response was complete
-    unsound: Mapping[int, Unsound] = field(default_factory=dict)
+    unsound: Mapping[int, Unsound] = msgspec.field(default_factory=dict)
     """Those of its records that are no sound JSON, by their index."""
     age: timedelta = timedelta(0)  # how long a cache on the way has kept it, as that states
     offset: timedelta | None = None
@@ -104,8 +104,7 @@ class Page:
         return max(self.answered_at, self.received_at)
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(msgspec.Struct, frozen=True):
     """What the API says is left for the key in its current window (the ``x-ratelimit-`` headers), for all its users."""
 
     limit: int
@@ -156,16 +155,14 @@ class DeletionReason(StrEnum):
     PURGED = "purged"
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """The identity of a record in its feed."""
 
     text: str  # the key string of the contract: percent-encoded components joined by commas
     id: JSON  # the typed original: a string, an integer, or a list of them for composite keys
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One visible change of one record, before it has a number."""
 
     feed: Feed
@@ -218,8 +215,7 @@ NOTICES: Final = Feed("dockbell", "notices")
 """The feed of dockbell's own notices to its operator: no resource has its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True):
     """Something said about a feed, not about one of its records; it is numbered and published like a change."""
 
     feed: Feed  # what it is about; :data:`NOTICES` for a notice
@@ -260,8 +256,7 @@ class Event:
         return self.is_of_record and self.change in _CHANGES and self.type.endswith(f".{self.change}")
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """One event on its way to one sink."""
 
     event: Event
@@ -284,8 +279,7 @@ class OutcomeKind(StrEnum):
     CLOSED = "closed"  # the receiver wants no events at all any more: the sink pauses until an operator resumes it
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What one attempt came to."""
 
     kind: OutcomeKind

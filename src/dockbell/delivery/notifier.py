@@ -6,11 +6,12 @@ It also stores the condition of each receiver, where other processes can read it
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 import anyio
+from msgspec.structs import replace
 
 from dockbell.admin.reasons import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
 from dockbell.core.counting import count_of, list_of

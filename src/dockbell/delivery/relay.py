@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
 from typing import Final, cast
@@ -315,7 +315,7 @@ class Relay:
             state_only = is_held_back
             state = states.get((event.feed, event.key))
             shown_state = None if state is None else self._rendering.state(state)
-            shown = replace(event, body=b"")  # the sink must not see an event that its filters hold back
+            shown = dataclasses.replace(event, body=b"")  # the sink must not see an event that its filters hold back
             try:
                 shown = shown if state_only else self._rendering.event(event)
             except ValueError as error:

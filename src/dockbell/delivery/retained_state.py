@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from math import inf
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from dockbell.core.model import Feed
 from dockbell.core.publishing.settlement import RecordId

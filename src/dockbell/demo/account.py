@@ -18,6 +18,8 @@ from hashlib import blake2b
 from itertools import takewhile
 from typing import Final
 
+import msgspec
+
 from dockbell.core.model import JSON
 
 _GONE: Final = b""
@@ -26,8 +28,7 @@ _SLACK: Final = timedelta(seconds=0.1)
 """The daemon reads its clock a moment before or after the demo does; only the proof of a loss waits for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """One state of a record: a digest without its timestamp, empty when it is gone, and its timestamp."""
 
     content: bytes
@@ -47,8 +48,7 @@ class Version:
         return cls(blake2b(text.encode(), digest_size=12).digest(), str(record.get(_TIMESTAMP)))
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """A complete poll or pass, by the demo's clock; it shows what was there when it began."""
 
     began: datetime
@@ -56,8 +56,7 @@ class Run:
     is_pass: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(msgspec.Struct, frozen=True):
     """What became of each change; the first five add up to ``made``."""
 
     made: int = 0

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from dockbell.core.model import JSON
 
 MQTT: Final = "mqtt"  # the name of a sink
 HOOK: Final = "hook"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True):
     """One event at one receiver: a decoded CloudEvent, and when it came by which sink."""
 
     sink: str
@@ -121,8 +122,7 @@ class Pairing:
 MINUTE: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(msgspec.Struct, frozen=True):
     """How delays are distributed, in seconds; the others mean nothing where ``count`` is 0."""
 
     count: int

@@ -12,7 +12,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import msgspec
 from anyio import to_thread
 from anyio.abc import Process
 from paho.mqtt import client as paho
@@ -67,8 +67,7 @@ max_inflight_count = 100
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(msgspec.Struct, frozen=True):
     """A broker that runs, on the loopback address."""
 
     name: str

@@ -7,7 +7,6 @@ import secrets
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from pathlib import Path
@@ -15,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import anyio
+import msgspec
 from rich.text import Text
 
 from dockbell import app
@@ -122,8 +122,7 @@ def write_config(
     return text + _HOOK.format(url=hook_url, secret=secret)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoOptions:
+class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None  # when it ends by itself; None for never
     activity: float  # changes a second
     records: int

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from dockbell.core.comparing.deletion_rules import Census, assess_absences, choose_sample, passes_needed
 from dockbell.core.model import DeletionReason
@@ -17,8 +18,7 @@ from dockbell.ports import Absentees, FeedState, RunRecord
 _DAY: Final = timedelta(hours=24)
 
 
-@dataclass(frozen=True, slots=True)
-class AbsenceDecision:
+class AbsenceDecision(msgspec.Struct, frozen=True):
     """What becomes of the records that a complete pass did not show."""
 
     suspended: int = 0  # too many to be believed: an operator decides

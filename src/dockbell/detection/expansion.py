@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 import anyio
+from msgspec.structs import replace
 
 from dockbell.core.comparing.page_diff import PageDiff
 from dockbell.core.model import Page

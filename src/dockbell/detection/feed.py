@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
 import anyio
+from msgspec.structs import replace
 
 from dockbell.config import ResourceSettings
 from dockbell.core.comparing.change_detector import ChangeDetector

@@ -7,9 +7,11 @@ be dated behind the service's clock, or ahead of it: short lists of the newest r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
+
+from msgspec.structs import replace
 
 from dockbell.core.model import Page, RunKind
 from dockbell.core.reading.anchor import Short, find_boundary, next_since

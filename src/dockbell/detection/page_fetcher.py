@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 import anyio
+from msgspec.structs import replace
 
 from dockbell.config import ResourceSettings
 from dockbell.core.comparing.change_detector import ChangeDetector

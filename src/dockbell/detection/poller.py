@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from dockbell.core.model import RunKind
 from dockbell.core.planning.spreading import count_from

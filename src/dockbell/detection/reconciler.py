@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 import anyio
+from msgspec.structs import replace
 
 from dockbell.core.comparing.deletion_rules import allowance
 from dockbell.core.comparing.seen_rows import SeenRows

@@ -47,7 +47,7 @@ def make_checkpoint(run: Run, now: datetime) -> Checkpoint:
         records=summary.records,
         events=summary.events,
         collisions=summary.collisions,
-        tally={name: getattr(summary.tally, name) for name in Tally.__slots__},
+        tally={name: getattr(summary.tally, name) for name in Tally.__struct_fields__},
         newest=None if summary.newest is None else to_micros(summary.newest),
         lag=None if summary.lag is None else summary.lag.total_seconds(),
         age=summary.age.total_seconds(),
@@ -67,7 +67,7 @@ def resume(checkpoint: Checkpoint) -> Run:
         ValueError: The checkpoint is another version's.
     """
     kept = msgspec.json.decode(checkpoint.run, type=_Kept)
-    if not kept.tally.keys() <= set(Tally.__slots__) or not 0 <= kept.level < len(LIMITS):
+    if not kept.tally.keys() <= set(Tally.__struct_fields__) or not 0 <= kept.level < len(LIMITS):
         raise ValueError("checkpoint: counts what this dockbell does not know")
     answered_at = checkpoint.saved_at if kept.answered_at is None else from_micros(kept.answered_at)
     summary = RunSummary(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from dockbell.core.comparing.page_diff import Bad, PageDiff
 from dockbell.core.comparing.seen_rows import SeenRows

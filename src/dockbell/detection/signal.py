@@ -12,11 +12,11 @@ import random
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 import anyio
+from msgspec.structs import replace
 
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.embedded import EmbeddedDiff, compare_embedded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
@@ -53,8 +52,7 @@ def _write_count(counted: tuple[str, int]) -> str:
     return count_of(count, name[:-1]) if name.endswith("s") else f"{count} {name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """What an operator asks of the daemon.
 
     Attributes:
@@ -72,8 +70,7 @@ class Command:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """Which events an operator means; what is empty or None leaves none out.
 
     Attributes:
@@ -99,8 +96,7 @@ class Selection:
     never_sent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(msgspec.Struct, frozen=True):
     """How far a sink has come in a feed.
 
     Attributes:
@@ -114,8 +110,7 @@ class Reach:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A kept event that an operator means.
 
     Attributes:
@@ -129,8 +124,7 @@ class Candidate:
     is_waiting: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(msgspec.Struct, frozen=True):
     """What came of events that are to be offered again.
 
     Attributes:
@@ -144,8 +138,7 @@ class Offered:
     missing: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Hurried:
+class Hurried(msgspec.Struct, frozen=True):
     """What is attempted at once because an operator says so.
 
     Attributes:
@@ -157,8 +150,7 @@ class Hurried:
     replays: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Undelivered:
+class Undelivered(msgspec.Struct, frozen=True):
     """A dead letter as an operator sees it.
 
     Attributes:
@@ -174,8 +166,7 @@ class Undelivered:
     holds: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DeadGroup:
+class DeadGroup(msgspec.Struct, frozen=True):
     """Dead letters of one feed that died of the same error.
 
     Attributes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from dockbell.core.model import Feed, Key
 from dockbell.core.publishing.settlement import Blocked, DeadLetter, Pause
@@ -19,8 +20,7 @@ class Condition(StrEnum):
     DOWN = "down"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """How a relay last found its receiver.
 
     Attributes:
@@ -34,8 +34,7 @@ class Found:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SinkState:
+class SinkState(msgspec.Struct, frozen=True):
     """How far a sink has come.
 
     Attributes:
@@ -74,8 +73,7 @@ class SinkState:
         return reason or self.error
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(msgspec.Struct, frozen=True):
     """Which events of a feed the outbox holds.
 
     Attributes:
@@ -92,8 +90,7 @@ class Extent:
     is_complete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class StoredState:
+class StoredState(msgspec.Struct, frozen=True):
     """A record as it is stored.
 
     Attributes:
@@ -111,8 +108,7 @@ class StoredState:
     body: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class BackfillRecord:
+class BackfillRecord(msgspec.Struct, frozen=True):
     """A record as a sink is told of it that begins with what is stored.
 
     Attributes:
@@ -130,8 +126,7 @@ class BackfillRecord:
     modified: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Controls:
+class Controls(msgspec.Struct, frozen=True):
     """What was decided of a sink beside its relay.
 
     Attributes:
@@ -156,8 +151,7 @@ ROOM_LEAST: Final = 256 * 1024 * 1024
 _ROOM_SHARE: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
+class Footprint(msgspec.Struct, frozen=True):
     """How much of its disk a store uses, in bytes.
 
     Attributes:
@@ -183,8 +177,7 @@ class Footprint:
         return self.room < min(ROOM_LEAST, self.disk // _ROOM_SHARE)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyStatus:
+class KeyStatus(msgspec.Struct, frozen=True):
     """How far a sink has come with the events of one key.
 
     Attributes:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 Spent: TypeAlias = Sequence[int]
 """How many requests of a key may be sent until it is said anew, then how many were in the last ten seconds, in the ten
 before, and so on for a minute."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """What a process takes over with the sources of one API key."""
 
     spent: Spent  # the requests that the processes before may have sent, by their age ``age`` ago
@@ -22,20 +22,18 @@ class Claim:
     """After which time the first of its feeds may be due, negative where it was before; None where nothing tells."""
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(msgspec.Struct, frozen=True):
     """What a process has of the sources."""
 
     held: frozenset[str]  # the sources that are its own
     surplus: frozenset[str] = frozenset()  # those among them that it should hand over: others have less
-    claims: Mapping[str, Claim] = field(default_factory=dict)
+    claims: Mapping[str, Claim] = msgspec.field(default_factory=dict)
     """Of what it has claimed just now, by the first source with the key."""
     taken_over: int = 0  # how many of the sources that it has claimed just now were a dead process's
     has_more: bool = False  # it has claimed as many as it may at once, and may claim others the next time
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """A process that works on a store."""
 
     name: str  # ``process 4711 on host``
@@ -47,8 +45,7 @@ class Member:
     taken_over: int  # how many sources of dead processes it has taken since it began
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(msgspec.Struct, frozen=True):
     """How far a store is brought up to date: what only older processes need is removed once none of them is left."""
 
     before: int  # the version that a process had to know at least
@@ -56,8 +53,7 @@ class Upgrade:
     older: Sequence[str] = ()  # the processes for which the rest waits, ``process 4711 on host (0.1.0)``
 
 
-@dataclass(frozen=True, slots=True)
-class Revision:
+class Revision(msgspec.Struct, frozen=True):
     """What the processes have of their configuration in common."""
 
     number: int

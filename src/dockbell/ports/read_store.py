@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+import msgspec
 
 from dockbell.core.comparing.page_diff import PURGED, Finding
 from dockbell.core.delays import MeasuredDelays
@@ -17,8 +18,7 @@ from dockbell.ports.fleet import Member
 from dockbell.ports.runs import FeedState, Reached, RunRecord
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
+class StoredRecord(msgspec.Struct, frozen=True):
     """What is stored of one record.
 
     Attributes:
@@ -55,8 +55,7 @@ class StoredRecord:
         return self.fingerprint == PURGED
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(msgspec.Struct, frozen=True):
     """What one reading of a record came to that was not simply as stored.
 
     Attributes:
@@ -76,8 +75,7 @@ class Noted:
     sequence: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantined:
+class Quarantined(msgspec.Struct, frozen=True):
     """A record that cannot be told apart or read.
 
     Attributes:

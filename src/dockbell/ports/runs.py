@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
+
+import msgspec
 
 from dockbell.core.comparing.drift import Drift
 from dockbell.core.comparing.page_diff import PageDiff, Pending
@@ -16,8 +17,7 @@ from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(msgspec.Struct, frozen=True):
     """What a run found, counted in records.
 
     Attributes:
@@ -50,8 +50,7 @@ class Tally:
     skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
+class RunRecord(msgspec.Struct, frozen=True):
     """How a run ended.
 
     Attributes:
@@ -72,7 +71,7 @@ class RunRecord:
     records: int
     events: int
     problem: str = ""
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally = msgspec.field(default_factory=Tally)
     sent_at: datetime | None = None
 
     @property
@@ -86,8 +85,7 @@ class RunRecord:
         return self.asked_at + max(self.ended_at - self.known_at, timedelta(0))
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """How far a pass has come that a crash may interrupt.
 
     Attributes:
@@ -105,8 +103,7 @@ class Checkpoint:
     saved_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(msgspec.Struct, frozen=True):
     """How far a pass that goes on had come when it was last saved.
 
     Attributes:
@@ -122,8 +119,7 @@ class Reached:
     saved_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Failing:
+class Failing(msgspec.Struct, frozen=True):
     """Runs of one kind that ended incomplete, one after the other, since the last complete one.
 
     Attributes:
@@ -139,8 +135,7 @@ class Failing:
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class FeedState:
+class FeedState(msgspec.Struct, frozen=True):
     """What is stored about a feed.
 
     Attributes:
@@ -185,8 +180,8 @@ class FeedState:
     rebaselining: bool = False
     first_asked_at: datetime | None = None
     boundary: datetime | None = None
-    progress: Progress = field(default_factory=Progress)
-    lateness: Lateness = field(default_factory=Lateness)
+    progress: Progress = msgspec.field(default_factory=Progress)
+    lateness: Lateness = msgspec.field(default_factory=Lateness)
     listing_profile: str = ""
     plan: str = ""
     signal: str = ""
@@ -206,7 +201,7 @@ class FeedState:
     poll: RunRecord | None = None
     full: RunRecord | None = None
     trailing: RunRecord | None = None
-    failing: Mapping[RunKind, Failing] = field(default_factory=dict)
+    failing: Mapping[RunKind, Failing] = msgspec.field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     cleaning: tuple[str, ...] = ()
 
@@ -216,8 +211,7 @@ class FeedState:
         return max(self.failing.values(), key=attrgetter("until")).problem if self.failing else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """What one page came to in the store.
 
     Attributes:
@@ -235,8 +229,7 @@ class Committed:
     end: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Absentees:
+class Absentees(msgspec.Struct, frozen=True):
     """What a complete pass did not show.
 
     Attributes:
@@ -251,12 +244,11 @@ class Absentees:
     rows: Sequence[tuple[int, datetime | None, int]]
     digest: str
     stored: int
-    missing: Mapping[int, datetime] = field(default_factory=dict)
+    missing: Mapping[int, datetime] = msgspec.field(default_factory=dict)
     is_partial: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Purged:
+class Purged(msgspec.Struct, frozen=True):
     """What was erased of a record.
 
     Attributes:
@@ -270,8 +262,7 @@ class Purged:
     change: Change | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(msgspec.Struct, frozen=True):
     """A change whose event waits for its record's detail.
 
     Attributes:

@@ -7,12 +7,12 @@ for each key and scope. A refused request counts nowhere; a sales order counts, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from email.utils import formatdate
 from hmac import compare_digest
 from math import ceil
 from typing import Final, TypeAlias
 
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dockbell.sandbox.options import Clock, SandboxOptions, Settings
@@ -22,8 +22,7 @@ WINDOW: Final = 60
 UNLIMITED: Final = 1_000_000_000  # what the headers say when there is no limit
 
 
-@dataclass(frozen=True, slots=True)
-class LimitStatus:
+class LimitStatus(msgspec.Struct, frozen=True):
     """Where a key stands, as the headers say it; ``reset`` is the Unix time, in seconds, of the next window."""
 
     admitted: bool

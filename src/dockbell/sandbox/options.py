@@ -5,8 +5,9 @@ Each option is a field with its default, and its meaning in ``metadata["help"]``
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from difflib import get_close_matches
 from math import inf
@@ -322,7 +323,7 @@ class Settings:
     def change(self, **values: Any) -> None:
         """Set some options; a ConfigError changes nothing."""
         _check_changeable(values)
-        self.options = replace(self.options, **values)
+        self.options = dataclasses.replace(self.options, **values)
         self._set_at |= dict.fromkeys(values, self._clock())
         for listen in self.listeners:
             listen(self.options)
@@ -334,7 +335,7 @@ class Settings:
     def count_down(self, name: str) -> None:
         """Take one from an option that counts; one without a number goes on without end."""
         if left := getattr(self.options, name):
-            self.options = replace(self.options, **{name: left - 1})
+            self.options = dataclasses.replace(self.options, **{name: left - 1})
 
 
 def parse(texts: Mapping[str, str]) -> dict[str, Any]:

@@ -16,10 +16,12 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from hashlib import blake2b
 from random import Random
 from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.sandbox.options import Clock, SandboxOptions, Settings
 from dockbell.sandbox.requests import Query, Refusal
@@ -28,8 +30,7 @@ from dockbell.sandbox.table import Row, SortKey, Table
 _WAREHOUSE: Final = re.compile(rb'"warehouse_id":"?(?:whs_)?(\d+)')
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """All records that a query asks for, in order."""
 
     table: Table

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -107,8 +107,7 @@ def concerns(chosen: str, scope: Scope) -> bool:
     return chosen in ("all", resource_of(scope))
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """The parameters of a listing, read; ``since`` is microseconds since 1970, ``terms`` are values of filters."""
 
     resource: str
@@ -117,7 +116,7 @@ class Query:
     expand: tuple[str, ...] = ()
     since: int | None = None
     status: str | None = None
-    terms: Mapping[str, str] = field(default_factory=dict)
+    terms: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def digest(self) -> bytes:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+
+class Resource(msgspec.Struct, frozen=True):
     """One collection."""
 
     name: str  # as in the path, and the default name of the array of records

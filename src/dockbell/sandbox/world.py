@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from random import Random
 from typing import Final, Literal, TypeAlias
+
+import msgspec
 
 from dockbell.errors import ConfigError
 from dockbell.sandbox.form import Form, Record, encode, format_micros, from_micros, to_micros
@@ -27,8 +28,7 @@ Kind: TypeAlias = Literal["created", "updated", "deleted", "restored"]
 _KEPT_DELETIONS: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedChange:
+class LoggedChange(msgspec.Struct, frozen=True):
     """One change of one record, as it was made."""
 
     sequence: int  # counts the changes from 1, without gaps

@@ -7,13 +7,13 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Final, TypeVar
 
 import anyio
 import httpx
+from msgspec.structs import replace
 
 from dockbell._version import __version__
 from dockbell.config import Revealed, RevealedBytes

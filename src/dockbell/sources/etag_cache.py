@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from dockbell.core.model import Page
 
@@ -17,8 +18,7 @@ _ETAG_LONGEST: Final = 200
 _OVERHEAD: Final = 64  # bytes that each record takes beside its text
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     etag: str
     page: Page
     size: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from dockbell.core.model import Page, Urgency
 from dockbell.core.reading.clock import ServiceClock

@@ -7,9 +7,9 @@ ours, never keys, addresses or the texts of errors, so that their number is boun
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
@@ -113,8 +113,7 @@ _TALLIES: Final = {
 """The counters of a run's tally, by its fields."""
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(msgspec.Struct, frozen=True):
     """What a metric is, for the documentation."""
 
     name: str
@@ -133,13 +132,12 @@ DESCRIPTIONS: Final = (
 """Every metric of :class:`Metrics`, but for those of the process."""
 
 
-@dataclass(frozen=True, slots=True)
-class _SinkCounters:
+class _SinkCounters(msgspec.Struct, frozen=True):
     """The counters of one sink, looked up once: they are asked for with every delivery."""
 
     attempts: Mapping[OutcomeKind, Callable[[], None]]
     delay: Callable[[float], None]
-    arrivals: dict[Feed, Callable[[float], None]] = field(default_factory=dict)  # of feeds that had deliveries
+    arrivals: dict[Feed, Callable[[float], None]] = msgspec.field(default_factory=dict)  # of feeds that had deliveries
 
 
 class Metrics:

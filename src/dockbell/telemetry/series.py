@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.core.delays import Delay, find_bucket, summarise
 from dockbell.core.model import RunKind, Urgency
@@ -106,8 +109,7 @@ class Delays:
         self._step = self._steps.setdefault(step, Counter())
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     kind: RunKind
     pages: int
     records: int
@@ -116,8 +118,7 @@ class Progress:
     ends_at: datetime | None  # when it will probably have ended; None where nothing tells
 
 
-@dataclass(frozen=True, slots=True)
-class FeedLately:
+class FeedLately(msgspec.Struct, frozen=True):
     end: datetime  # when the last of the steps ends: it is the running one
     freshness: tuple[float | None, ...]
     """The largest age, in seconds, of the last complete run in each step; None before the first such run."""
@@ -128,8 +129,7 @@ class FeedLately:
     progress: Progress | None  # of the run that goes on; None where none does
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetLately:
+class BudgetLately(msgspec.Struct, frozen=True):
     end: datetime
     kinds: Mapping[str, tuple[float, ...]]
     """Requests in each step, by urgency; those of ``others`` are what the service counted beside ours."""
@@ -140,8 +140,7 @@ class BudgetLately:
     remaining: int | None  # how much of the service's window is left; None where it did not say, or the window is over
 
 
-@dataclass(frozen=True, slots=True)
-class SinkLately:
+class SinkLately(msgspec.Struct, frozen=True):
     end: datetime
     delivered: tuple[float, ...]  # events that its receiver took in each step
     delay: Delay | None

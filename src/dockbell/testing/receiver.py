@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from time import monotonic
 from typing import Any, Final
+
+import msgspec
 
 _REMEDY: Final = "implement it, or say in SinkConformance.lacks why the receiver cannot"
 
@@ -23,8 +25,7 @@ class Ability(StrEnum):
     REJECT = "reject"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True):
     """One event as a receiver took it."""
 
     id: str
@@ -33,7 +34,7 @@ class Arrival:
     sequence: int  # its number in the feed
     revision: int  # the record's change count; 0 for a statement
     event: Any = None  # all of the CloudEvent, where the receiver gets it whole; compared with the outbox then
-    at: float = field(default_factory=monotonic)  # when it came, by the monotonic clock, in seconds
+    at: float = msgspec.field(default_factory=monotonic)  # when it came, by the monotonic clock, in seconds
 
     @classmethod
     def read(cls, body: bytes | str) -> Arrival:

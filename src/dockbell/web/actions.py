@@ -6,7 +6,6 @@ Like the command line, an action either changes the store at once, or leaves a c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Literal
@@ -83,8 +82,7 @@ class Acted(Fact, frozen=True):
         return f"web: {self.subject}: {self.words}, asked by {Principal(self.peer, self.proxy)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Actions:
+class Actions(msgspec.Struct, frozen=True):
     """The endpoints; ``telemetry`` is told each action and its client."""
 
     command_store: CommandStore

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+
+class Principal(msgspec.Struct, frozen=True):
     """The client of a request."""
 
     peer: str  # its address; behind a trusted proxy, the one that the proxy names

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -74,8 +73,7 @@ class LetterList(Model):
     total: Count
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetters:
+class DeadLetters(msgspec.Struct, frozen=True):
     command_store: CommandStore
     config: Callable[[], Config]
 

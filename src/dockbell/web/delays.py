@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -34,8 +34,7 @@ class DelayWeek(Model):
     goal_share: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class DelayWeeks:
+class DelayWeeks(msgspec.Struct, frozen=True):
     read_store: ReadStore
     config: Callable[[], Config]
     now: Callable[[], datetime]

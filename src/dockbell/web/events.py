@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import islice
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -110,8 +109,7 @@ _AS_WRITTEN: Final = msgspec.json.Decoder(float_hook=_Number)
 _WRITER: Final = msgspec.json.Encoder(enc_hook=_Number.write)
 
 
-@dataclass(frozen=True, slots=True)
-class Events:
+class Events(msgspec.Struct, frozen=True):
     read_store: ReadStore
     config: Callable[[], Config]
 

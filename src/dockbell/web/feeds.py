@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -59,16 +59,14 @@ def add_up(sizes: Sizes) -> int:
     return sum(size for _, size in sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class Portion:
+class Portion(msgspec.Struct, frozen=True):
     feed: Feed
     after: Position  # the position before them
     sizes: Sizes  # of all events, in order, without gaps
     extent: Extent  # of the feed, read after the sizes
 
 
-@dataclass(frozen=True, slots=True)
-class Feeds:
+class Feeds(msgspec.Struct, frozen=True):
     read_store: ReadStore
     long_polls: LongPolls
     allowance: Allowance  # the bytes that answers may hold

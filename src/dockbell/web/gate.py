@@ -11,11 +11,11 @@ import hmac
 import re
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -43,8 +42,7 @@ _SHARE: Final = 10
 """Reads may use a tenth of the time, or more where the page would otherwise be older than a few seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class News(msgspec.Struct, frozen=True):
     """The events that were recorded since the last read."""
 
     events: Sequence[object] = ()  # oldest first; past events at the first read
@@ -223,8 +221,7 @@ def _write(event: str, text: bytes) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (event.encode(), text)
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(msgspec.Struct, frozen=True):
     """The endpoint; ``long_polls`` counts the open pages, apart from the pull feeds: neither keeps the other out."""
 
     broadcast: Broadcast

@@ -5,13 +5,13 @@ from __future__ import annotations
 import platform
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import Final, TypeAlias
 
 import anyio
+import msgspec
 from anyio import to_thread
 from prometheus_client import exposition
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -217,15 +217,14 @@ def _name(gauge: str, labels: tuple[str, ...], word: str, words: Sequence[str]) 
         yield gauge, (*labels, str(each)), each == word
 
 
-@dataclass(frozen=True, slots=True)
-class Scrape:
+class Scrape(msgspec.Struct, frozen=True):
     metrics: Metrics
     recent: Recent
     load: Callable[[], Awaitable[Status]]
     check_store: Callable[[], Awaitable[None]]
     """Returns after the writer of the store has answered; raises why the store cannot be written."""
     config: Callable[[], Config]
-    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
 
     async def answer(self, request: Request) -> Response:
         """Answer with all metrics, in the accepted format; one request after the other.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Final, Self, TypeVar
@@ -35,8 +34,7 @@ BODY_BYTES_MOST: Final = 65_536
 _BODY_SECONDS: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(msgspec.Struct, frozen=True):
     """The event after which a reader goes on; written ``epoch.sequence``."""
 
     epoch: str  # the random mark of the store; a new store has another
@@ -53,8 +51,7 @@ class Position:
         return cls(match[1], int(match[2]))
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(msgspec.Struct, frozen=True):
     """The last record that a reader has seen, by its row; ``position`` is that of the first page."""
 
     position: Position

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote
@@ -48,8 +47,7 @@ class RecordDetail(Model):
     events: list[Summary]
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(msgspec.Struct, frozen=True):
     read_store: ReadStore
     config: Callable[[], Config]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
@@ -32,8 +31,7 @@ class Access(Enum):
     ACT = auto()  # clients with the token; none of them where none is configured
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseDoc:
+class ResponseDoc(msgspec.Struct, frozen=True):
     """What the OpenAPI document says of one response."""
 
     description: str  # what the response means
@@ -46,8 +44,7 @@ def problem_doc(description: str) -> ResponseDoc:
     return ResponseDoc(description, ProblemModel, "application/problem+json")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """A path with one method."""
 
     path: str  # with the names of its parameters: ``/feeds/{source}/{resource}``
@@ -57,7 +54,7 @@ class Route:
     """By status. Every route may answer with a problem, so only the peculiar ones are listed."""
     method: str = "GET"  # the HTTP method; a route of GET answers HEAD too
     access: Access = Access.READ  # who may ask
-    query: Mapping[str, JSON] = field(default_factory=dict)  # the schemas of its parameters, by name
+    query: Mapping[str, JSON] = msgspec.field(default_factory=dict)  # the schemas of its parameters, by name
     body: type[msgspec.Struct] | None = None  # the JSON object that a client must send; None where no body is taken
 
     @property

@@ -11,7 +11,6 @@ import hmac
 import secrets
 import time
 from base64 import urlsafe_b64encode
-from dataclasses import dataclass
 from hashlib import scrypt, sha256
 from http import HTTPStatus
 from typing import Final
@@ -90,8 +89,7 @@ class Sessions:
         return key
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(msgspec.Struct, frozen=True):
     tokens: Tokens
     sessions: Sessions
 

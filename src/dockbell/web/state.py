@@ -8,7 +8,6 @@ has.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Final, TypeAlias
 from urllib.parse import unquote
@@ -49,8 +48,7 @@ class IndexModel(Model):
     feeds: list[FeedInIndex]
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(msgspec.Struct, frozen=True):
     config: Callable[[], Config]
     read_store: ReadStore
     assets: Assets
@@ -95,8 +93,7 @@ class StateRecord(Model):
     record: _Body
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     read_store: ReadStore
     allowance: Allowance
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final, Literal
 from urllib.parse import unquote
 
 import anyio
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -35,8 +35,7 @@ class Readiness(Model):
     reasons: Count | list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     load: Callable[[], Awaitable[Status]]
     """Returns the status after the writer of the store has answered; raises why the store cannot be written. It must be
     cheap, because any client may ask as often as it likes."""
@@ -72,8 +71,7 @@ class Health:
         return [Reason("store", "", words, Weight.FAILING)]
 
 
-@dataclass(frozen=True, slots=True)
-class StatusEndpoints:
+class StatusEndpoints(msgspec.Struct, frozen=True):
     read_store: ReadStore
     config: Callable[[], Config]
     load: Callable[[], Awaitable[Status]]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from dockbell.admin.probing import Report, probe
 from dockbell.admin.probing.findings import Finding

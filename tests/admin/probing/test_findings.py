@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dockbell.admin.probing.findings import State
 from dockbell.core.reading.request import Request

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -110,7 +111,7 @@ def _measure(number: int) -> Cost:
         time.sleep(_POLLED_SECONDS)
         request = (measure_cpu(daemon.pid) - spent) / max(1, count_requests() - before)
         daemon.end(signal.SIGTERM)
-        replace(layout, every=_EVERY).write(config, **urls)
+        dataclasses.replace(layout, every=_EVERY).write(config, **urls)
         before = count_requests()
         start()
         cpu = _await_quiet(daemon.pid)

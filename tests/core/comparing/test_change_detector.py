@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.embedded import EmbeddedDiff, Said, compare_embedded, contradicts

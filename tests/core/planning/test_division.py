@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from itertools import permutations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dockbell.config.resources import BUILT_IN
 from dockbell.core.model import Feed, RunKind

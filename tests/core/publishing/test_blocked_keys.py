@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from dockbell.core.model import Feed
 from dockbell.core.publishing.blocked_keys import BlockedKeys

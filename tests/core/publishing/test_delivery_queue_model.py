@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from dockbell.core.model import DELIVERED, Event, Outcome, OutcomeKind
 from dockbell.core.publishing.delivery_queue import DeliveryQueue

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from dockbell.core.model import DELIVERED, Event, Outcome, OutcomeKind
 from dockbell.core.publishing.delivery_queue import DeliveryQueue
@@ -253,7 +255,7 @@ def test_a_key_that_is_held_waits_on_whatever_is_hurried() -> None:
 def test_an_event_that_is_owed_for_too_long_is_not_attempted_again() -> None:
     queue = DeliveryQueue(window=1, max_owed=timedelta(days=30))
     queue.restore({FEED: 0}, ())
-    event = replace(make_event(1, "a"), recorded_at=NOON - timedelta(days=31))
+    event = dataclasses.replace(make_event(1, "a"), recorded_at=NOON - timedelta(days=31))
     queue.admit(FEED, [event], 1)
     queue.take(NOON)
     queue.settle(event, FAILED, NOON, 0)

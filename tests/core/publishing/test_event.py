@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from importlib.resources import files
@@ -13,6 +13,7 @@ import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_structured
 from cloudevents.core.formats.json import JSONFormat
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 
 from dockbell.config import Answer, Expression, NamedEventSettings
 from dockbell.core import key
@@ -149,7 +150,7 @@ EVENTS: Final = (
     {name: write(item) for name, item in (CHANGES | STATEMENTS).items()}
     | {"named": composer(left="after.status == 'shipped'")(UPDATED, 42)[1]}
     | {"test": event.test_event("acme", "erp", SEEN, "nonce")}
-    | {"updated_purged": replace(write(UPDATED), body=empty_event(write(UPDATED).body))}
+    | {"updated_purged": dataclasses.replace(write(UPDATED), body=empty_event(write(UPDATED).body))}
 )
 
 

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dockbell.config import SinkSettings
 from dockbell.core import pointer
@@ -87,7 +88,7 @@ def test_what_is_not_about_a_record_has_one_form(payload: str, name: str) -> Non
 def test_nothing_but_the_data_of_an_event_changes() -> None:
     event = EVENTS["updated"]
     rendered = render_by(payload="thin", redact=["/status"]).event(event)
-    assert replace(rendered, body=event.body) == event
+    assert dataclasses.replace(rendered, body=event.body) == event
     one, other = decode(event.body), decode(rendered.body)
     assert [name for name in one | other if one.get(name) != other.get(name)] == ["data"]
 
@@ -225,7 +226,7 @@ def test_an_event_that_fits_in_no_form_is_refused(name: str) -> None:
     if name == "updated":
         event = write(make(ChangeKind.UPDATED, encode({"id": "k" * 1000}), encode({"id": "k" * 1000, "a": 1})))
     else:
-        event = replace(event, body=event.body + b" " * 1024)
+        event = dataclasses.replace(event, body=event.body + b" " * 1024)
     with pytest.raises(
         ValueError, match=r"^event evt_\w+: has \d+ bytes in its smallest form, got max_event_size = 1024$"
     ):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 from hypothesis import given
@@ -21,9 +21,9 @@ def test_each_field_is_filled_in() -> None:
 
 
 def test_a_named_event_and_a_statement_are_published_by_the_last_part_of_their_type() -> None:
-    named = replace(event(), type="dockbell.shipment.left")
+    named = dataclasses.replace(event(), type="dockbell.shipment.left")
     assert render_topic(DEFAULT, named) == "dockbell/event/main/shipments/shp_1/left"
-    statement = replace(event(""), type="dockbell.feed.gap", change="gap")
+    statement = dataclasses.replace(event(""), type="dockbell.feed.gap", change="gap")
     template = check_topic("dockbell/feed/{source}/{resource}/{change}", fields=FEED_FIELDS)
     assert render_topic(template, statement) == "dockbell/feed/main/shipments/gap"
 

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dockbell.core.model import ClockSource, Page
 from dockbell.core.moment import from_micros, to_micros
@@ -164,7 +166,7 @@ def test_nothing_known_is_nothing_to_store_or_to_tell() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_form_of_the_timestamps_is_learned(form: str) -> None:
-    assert learn(replace(USUAL, form=form)).form.value == form
+    assert learn(dataclasses.replace(USUAL, form=form)).form.value == form
 
 
 def test_a_feed_without_timestamps_has_no_traits_of_them() -> None:
@@ -176,7 +178,9 @@ def test_a_feed_without_timestamps_has_no_traits_of_them() -> None:
 
 def test_a_composite_key_has_a_kind_for_each_part() -> None:
     sampler = Sampler(key=["/id", "/created_at"], updated_at=None)
-    assert replace(USUAL, numbered=True).show(ListingProfile(), sampler=sampler)[0].key == Trait("integer, text")
+    assert dataclasses.replace(USUAL, numbered=True).show(ListingProfile(), sampler=sampler)[0].key == Trait(
+        "integer, text"
+    )
 
 
 def test_records_whose_key_is_neither_text_nor_a_number_say_nothing_of_it() -> None:
@@ -189,20 +193,23 @@ def test_records_whose_key_is_neither_text_nor_a_number_say_nothing_of_it() -> N
 @pytest.mark.parametrize(
     ("other", "drift"),
     [
-        (replace(USUAL, envelope="data"), 'the records\' array was "shipments" and is now "data"'),
-        (replace(USUAL, form="naive"), "timestamps were written with Z and are now written without a zone"),
-        (replace(USUAL, form="seconds"), "timestamps were written with Z and are now written as seconds since 1970"),
-        (replace(USUAL, numbered=True), "keys were text and are now integer"),
+        (dataclasses.replace(USUAL, envelope="data"), 'the records\' array was "shipments" and is now "data"'),
+        (dataclasses.replace(USUAL, form="naive"), "timestamps were written with Z and are now written without a zone"),
         (
-            replace(USUAL, ahead=timedelta(seconds=3601)),
+            dataclasses.replace(USUAL, form="seconds"),
+            "timestamps were written with Z and are now written as seconds since 1970",
+        ),
+        (dataclasses.replace(USUAL, numbered=True), "keys were text and are now integer"),
+        (
+            dataclasses.replace(USUAL, ahead=timedelta(seconds=3601)),
             "the service's clock was 0 s ahead of the local clock and is now 3,601 s ahead of the local clock",
         ),
         (
-            replace(USUAL, ahead=timedelta(seconds=-3601)),
+            dataclasses.replace(USUAL, ahead=timedelta(seconds=-3601)),
             "the service's clock was 0 s ahead of the local clock and is now 3,601 s behind the local clock",
         ),
         (
-            replace(USUAL, clock=ClockSource.LOCAL),
+            dataclasses.replace(USUAL, clock=ClockSource.LOCAL),
             "the service's time was taken from Date and is now taken from the local clock",
         ),
     ],
@@ -214,7 +221,7 @@ def test_a_page_that_contradicts_a_trait_is_told_once(other: Api, drift: str) ->
 
 
 def test_a_page_of_one_record_is_enough_to_contradict_a_trait() -> None:
-    _, drifts = replace(USUAL, form="offset").show(learn(), USUAL.rows(count=1))
+    _, drifts = dataclasses.replace(USUAL, form="offset").show(learn(), USUAL.rows(count=1))
     assert drifts == ("timestamps were written with Z and are now written with an offset",)
 
 
@@ -222,7 +229,7 @@ def test_what_changes_again_and_again_is_told_a_few_times_and_then_varies() -> N
     known = learn()
     told: list[str] = []
     for round_ in range(20):
-        known, drifts = replace(USUAL, form="naive" if round_ % 2 == 0 else "Z").show(known)
+        known, drifts = dataclasses.replace(USUAL, form="naive" if round_ % 2 == 0 else "Z").show(known)
         told += drifts
     assert len(told) == TURNS_MOST + 1
     assert told[-1].endswith("; it keeps changing, and dockbell stops reporting it")
@@ -233,7 +240,7 @@ def test_a_clock_that_leaps_again_and_again_is_told_a_few_times() -> None:
     known = learn()
     told: list[str] = []
     for round_ in range(20):
-        known, drifts = replace(USUAL, ahead=timedelta(hours=round_ % 2 + 1)).show(known)
+        known, drifts = dataclasses.replace(USUAL, ahead=timedelta(hours=round_ % 2 + 1)).show(known)
         told += drifts
     assert len(told) == TURNS_MOST + 1
     assert told[-1].endswith("stops reporting it")
@@ -241,12 +248,14 @@ def test_a_clock_that_leaps_again_and_again_is_told_a_few_times() -> None:
 
 def test_a_clock_that_creeps_within_a_minute_is_no_drift() -> None:
     known = learn()
-    assert replace(USUAL, ahead=timedelta(seconds=58)).show(known) == (known, ())
+    assert dataclasses.replace(USUAL, ahead=timedelta(seconds=58)).show(known) == (known, ())
 
 
 def test_records_of_one_page_that_differ_in_form_are_written_in_several_ways() -> None:
     page = USUAL.page(USUAL.rows())
-    mixed = replace(page, records=(*page.records[:-1], replace(USUAL, form="naive").page(USUAL.rows()).records[-1]))
+    mixed = replace(
+        page, records=(*page.records[:-1], dataclasses.replace(USUAL, form="naive").page(USUAL.rows()).records[-1])
+    )
     rows = USUAL.rows()
     sighting = Sighting(SAMPLER, [f"shp_{number}" for number, _ in rows], [date for _, date in rows])
     known, drifts = learn().observe(mixed, sighting)
@@ -306,7 +315,7 @@ def test_precision_is_a_second_until_ten_different_timestamps_were_seen() -> Non
 
 
 def test_old_timestamps_only_make_the_precision_finer_and_that_is_no_drift() -> None:
-    minutes, seconds = USUAL.rows(), replace(USUAL, step=SECOND).rows()
+    minutes, seconds = USUAL.rows(), dataclasses.replace(USUAL, step=SECOND).rows()
     minutes = [(number, None if date is None else date - date % MINUTE + number * MINUTE) for number, date in minutes]
     known = learn(rows=minutes)
     assert known.precision == timedelta(minutes=1)
@@ -405,7 +414,7 @@ def test_a_clock_that_is_ahead_is_shown() -> None:
 
 
 def test_nothing_is_told_of_our_clock_where_the_service_does_not_tell_its_own() -> None:
-    assert learn(replace(USUAL, clock=ClockSource.RESET)).offset is None
+    assert learn(dataclasses.replace(USUAL, clock=ClockSource.RESET)).offset is None
 
 
 # Order ---------------------------------------------------------------------------------------------------------------
@@ -448,7 +457,7 @@ def test_polls_may_be_ordered_otherwise_than_the_whole_list() -> None:
 
 
 def test_keys_may_be_ordered_as_numbers() -> None:
-    numbered = replace(USUAL, numbered=True)
+    numbered = dataclasses.replace(USUAL, numbered=True)
     rows = [
         (number, date) for (number, _), (_, date) in zip(numbered.rows(90), shuffled(numbered.rows(90)), strict=True)
     ]

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from dockbell.sinks.mqtt.connecting import End, ReconnectBackoff
 from dockbell.sinks.mqtt.connection import Ending

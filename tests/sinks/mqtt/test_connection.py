@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -264,7 +265,7 @@ async def test_in_3_1_1_nothing_has_properties_and_no_puback_a_reason() -> None:
         return packet(2, b"\0\0") if kind == CONNECT else packet(4, packet_id.to_bytes(2, "big"))
 
     async with scripted(answer) as script:
-        login = replace(script.login, protocol=Protocol.V3, will=Publication("w", b"gone", "text/plain"))
+        login = dataclasses.replace(script.login, protocol=Protocol.V3, will=Publication("w", b"gone", "text/plain"))
         async with dialled(login) as (connection, news):
             assert connection.publish(Publication("t", b"x", "text/plain", expiry=timedelta(seconds=9))) == 1
             await news.wait()

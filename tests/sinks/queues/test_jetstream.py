@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ async def read(server: NatsServer, count: int) -> list[Msg]:
 async def test_an_event_is_a_message_on_the_subject_of_its_record(start: Start) -> None:
     server, facts = start(), Facts()
     await server.add_stream("dockbell.>")
-    event = replace(make_delivery().event, key="A.1%2F2", type="dockbell.shipment.updated")
+    event = dataclasses.replace(make_delivery().event, key="A.1%2F2", type="dockbell.shipment.updated")
     await publish(make_sink(server, facts), Delivery(event))
     await publish(make_sink(server), make_statement(2))
     message, statement = await read(server, 2)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from dockbell.core.model import Delivery, Outcome, OutcomeKind
@@ -52,7 +53,7 @@ def make_event(number: int, key: str | None = None) -> Delivery:
     delivery = make_delivery(number)
     key = delivery.event.key if key is None else key
     event = {"id": f"evt_{number}", "source": "/dockbell/tests/main/shipments", "subject": key, "sequence": str(number)}
-    return Delivery(replace(delivery.event, key=key, body=json.dumps(event | {"data": {}}).encode()))
+    return Delivery(dataclasses.replace(delivery.event, key=key, body=json.dumps(event | {"data": {}}).encode()))
 
 
 # Messages ------------------------------------------------------------------------------------------------------------
@@ -61,7 +62,7 @@ def make_event(number: int, key: str | None = None) -> Delivery:
 async def test_an_event_is_a_message_whose_key_is_its_partitionkey(cluster: KafkaReceiver) -> None:
     facts, event = Facts(), make_event(1, key="A.1%2F2")
     body = json.dumps({"id": "evt_2", "source": "/dockbell/tests/main/stock", "sequence": "2", "data": {}}).encode()
-    statement = Delivery(replace(make_statement(2).event, body=body))
+    statement = Delivery(dataclasses.replace(make_statement(2).event, body=body))
     assert await publish(make_sink(cluster, facts), event, statement) == [_DELIVERED] * 2
     (message,) = await cluster.server.read("dockbell.shipments", 1)
     assert (message.key, message.value) == (b"main/shipments/A.1%2F2", event.event.body)
@@ -260,7 +261,7 @@ async def test_large_events_go_in_several_requests(cluster: KafkaReceiver) -> No
     events = []
     for number in range(12):
         event = make_event(number).event
-        events.append(Delivery(replace(event, body=event.body[:-1] + b', "x": "' + b"x" * 100_000 + b'"}')))
+        events.append(Delivery(dataclasses.replace(event, body=event.body[:-1] + b', "x": "' + b"x" * 100_000 + b'"}')))
     assert await publish(make_sink(cluster), *events) == [_DELIVERED] * 12
     assert max(cluster.batches) == 2
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -34,7 +34,7 @@ def make_sink(server: RabbitMqServer, facts: Facts | None = None, **settings: An
 async def test_an_event_is_a_persistent_message_with_the_routing_key_of_its_feed(rabbitmq: RabbitMqServer) -> None:
     facts, exchange = Facts(), await rabbitmq.add_exchange()
     queue = await rabbitmq.add_queue(exchange, "dockbell.main.shipments.updated", "dockbell.*.stock.#")
-    event = replace(make_delivery().event, key="A.1%2F2", type="dockbell.shipment.updated")
+    event = dataclasses.replace(make_delivery().event, key="A.1%2F2", type="dockbell.shipment.updated")
     await publish(make_sink(rabbitmq, facts, exchange=exchange), Delivery(event), make_statement(2))
     message, statement = await rabbitmq.read(queue, 2)
     assert message.body == event.body
@@ -51,7 +51,7 @@ async def test_the_routing_key_may_be_chosen_and_a_dot_in_a_name_is_no_border_in
     exchange = await rabbitmq.add_exchange()
     queue = await rabbitmq.add_queue(exchange, "#")
     sink = make_sink(rabbitmq, exchange=exchange, routing_key="{resource}.{key}")
-    await publish(sink, Delivery(replace(make_delivery().event, key="A.1")))
+    await publish(sink, Delivery(dataclasses.replace(make_delivery().event, key="A.1")))
     await publish(sink, make_statement(2))
     assert [message.routing_key for message in await rabbitmq.read(queue, 2)] == ["shipments.A%2E1", "stock.-"]
 
@@ -120,7 +120,7 @@ async def test_others_on_their_way_with_one_that_is_too_large_are_tried_again(ra
 
 
 async def test_a_routing_key_that_is_too_long_is_unfit(rabbitmq: RabbitMqServer) -> None:
-    event = replace(make_delivery().event, key="k" * 256)
+    event = dataclasses.replace(make_delivery().event, key="k" * 256)
     sink = make_sink(rabbitmq, exchange=await rabbitmq.add_exchange(), routing_key="{key}")
     (outcome,) = await publish(sink, Delivery(event))
     assert outcome == Outcome(OutcomeKind.UNFIT, "its routing key has more than 255 bytes")

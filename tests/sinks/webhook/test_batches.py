@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from pydantic import ValidationError
 from standardwebhooks import Webhook
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import hmac
 from base64 import b64decode
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -311,7 +311,7 @@ async def test_in_binary_mode_the_attributes_are_headers_and_the_data_is_the_bod
     async with receiving(OK) as receiver, running(make_sink(receiver.url, mode="binary")) as run:
         body = '{"specversion":"1.0","id":"evt_1","source":"dockbell://a/main/stock","type":"t","subject":"Größe 5%,1",'
         body += '"time":"2026-11-21T12:00:00.000Z","sequence":"00012","data":{"n":1.10}}'
-        event = replace(make_delivery().event, body=body.encode())
+        event = dataclasses.replace(make_delivery().event, body=body.encode())
         run.deliver(Delivery(event))
         await run.until_settled(1)
     (request,) = receiver.requests

@@ -3,10 +3,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from dockbell.config.shared import encode, find_digest, find_digest_aside
 from dockbell.ports import Configurations, Revision

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from dockbell.core.comparing.deletion_rules import purge
 from dockbell.core.model import Feed

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector

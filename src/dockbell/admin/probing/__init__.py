@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from dockbell.admin.probing.advising import KEY_VARIABLE, Advice, advise
 from dockbell.admin.probing.asking import Asker, Line
@@ -35,8 +36,7 @@ _ADVICE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What was measured of one source."""
 
     source: str

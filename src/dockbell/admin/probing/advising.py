@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from dockbell.admin.probing.asking import Asker
 from dockbell.admin.probing.findings import Finding, State, reread, tell_feed
@@ -29,8 +30,7 @@ _STEPS: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """One line of a configuration; without a key, only the reason."""
 
     key: str
@@ -38,8 +38,7 @@ class Line:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(msgspec.Struct, frozen=True):
     """The settings for an account as it was measured: those of its source, and of its feeds by resource."""
 
     account: Sequence[Line]

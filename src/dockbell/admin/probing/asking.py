@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, NoReturn, Protocol
+
+from msgspec.structs import replace
 
 from dockbell.core.model import Allowance
 from dockbell.core.reading.request import Request

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from statistics import median
 from typing import Final, TypeAlias
+
+import msgspec
 
 from dockbell.admin.probing.asking import Asker
 from dockbell.admin.probing.measuring import Bound, Measured
@@ -52,8 +53,7 @@ class State(StrEnum):
     UNTOLD = "untold"  # could not be measured
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     subject: str  # the source or the feed, ``main`` or ``main/shipments``
     what: str  # what was measured, ``key``
     found: str  # what it is, ``/id``

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import anyio
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.admin.probing.asking import Asker, NoMore
 from dockbell.admin.probing.signals import SignalFound, find_signal
@@ -41,8 +43,7 @@ _UNKNOWN_NUMBER: Final = 987_654_321_987
 _UNKNOWN_TEXT: Final = "dockbell-probe-no-such-id"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """One page as it was read: the response comes without its body, the envelope is the decoded rest of it."""
 
     request: Request
@@ -52,8 +53,7 @@ class Reading:
     envelope: Mapping[str, JSON]
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(msgspec.Struct, frozen=True):
     """A listing from the exact time of one of its records on, or from a little later."""
 
     record: JSON

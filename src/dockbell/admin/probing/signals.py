@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from dockbell.core.model import JSON
 from dockbell.core.reading.embedding import Pair
@@ -14,8 +15,7 @@ from dockbell.core.reading.signal_state import CHANGES_LEAST, Evidence, SignalSt
 _BEYOND = timedelta(minutes=1)
 
 
-@dataclass(frozen=True, slots=True)
-class SignalFound:
+class SignalFound(msgspec.Struct, frozen=True):
     """What two readings of a feed, and one of what its carrier calls modified since the first, have shown."""
 
     pair: Pair

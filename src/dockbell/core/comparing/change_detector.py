@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.deletion_rules import delete

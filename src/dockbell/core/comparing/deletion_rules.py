@@ -7,10 +7,11 @@ A complete pass shows which records are absent. :func:`assess_absences` decides 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Final
+
+import msgspec
 
 from dockbell.core.model import Change, ChangeKind, DeletionReason, Feed, Key, Via
 
@@ -35,8 +36,7 @@ class Absence(StrEnum):
         return self in (Absence.SUSPENDED_EMPTY, Absence.SUSPENDED_MANY)
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
+class Census(msgspec.Struct, frozen=True):
     """What is known when a complete pass ends."""
 
     stored: int  # records that were stored when the pass began and are not tombstones

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from dockbell.core import pointer
 from dockbell.core.model import JSON
@@ -38,8 +39,7 @@ class Decision(StrEnum):
     PUBLISH = "publish"
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(msgspec.Struct, frozen=True):
     """Members that came or went in many records at once, by pointer, elements of arrays as ``*``."""
 
     paths: frozenset[str]

@@ -10,9 +10,11 @@ the one server lags behind the other. So only a record is used whose timestamp a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from dockbell.core.comparing.change_detector import ChangeDetector
 from dockbell.core.comparing.page_diff import Finding, PageDiff, Snapshots, Stored

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from dockbell.core.comparing.drift import Drift
 from dockbell.core.comparing.page_diff import Stored
@@ -17,8 +18,7 @@ _PLAUSIBLE: Final = timedelta(days=7)
 """A change that was dated longer ago was not made then."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadContext:
+class ReadContext(msgspec.Struct, frozen=True):
     """How a page was read, as far as its comparison depends on it."""
 
     via: Via

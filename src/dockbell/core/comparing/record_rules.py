@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -31,8 +30,7 @@ _ERRORS: Final = frozenset({"error", "errors"})
 """Members that tell of errors: what they quote is no record."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRules:
+class RecordRules(msgspec.Struct, frozen=True):
     """The settings of one feed's comparison."""
 
     feed: Feed

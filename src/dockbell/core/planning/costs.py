@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
 from typing import Final
+
+import msgspec
 
 RUNS: Final = 20
 """So many runs are remembered."""
@@ -14,8 +15,7 @@ RUNS: Final = 20
 _PAGE: Final = 200  # records
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """The requests of a feed's last runs, the latest at the end; all requests count, retries too."""
 
     runs: tuple[int, ...] = ()

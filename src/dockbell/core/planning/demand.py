@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from dockbell.core.model import Feed, RunKind
 
@@ -12,8 +13,7 @@ LEAST: Final = timedelta(seconds=1)
 """No feed with ``every = "auto"`` is read sooner than this after the last time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """One feed that is read again and again by runs of one kind; what runs by a crontab is background instead."""
 
     feed: Feed

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from math import ceil, inf, sqrt
 from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.core.model import Feed
 from dockbell.core.planning.demand import Demand
@@ -51,8 +53,7 @@ class Reason(StrEnum):
         return self in (Reason.STRETCHED, Reason.EXCEEDED)
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """The interval of one feed, from the start of a run to the start of the next."""
 
     demand: Demand
@@ -70,8 +71,7 @@ class Planned:
         return self.demand.weight * self.demand.rate * self.interval.total_seconds() / 2
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
+class Division(msgspec.Struct, frozen=True):
     """The intervals of all feeds of a key."""
 
     budget: float  # requests a second

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.config.values import format_duration
 from dockbell.core.model import Feed, RunKind
@@ -26,8 +28,7 @@ def predict_wait(interval: timedelta) -> timedelta:
     return interval / 2
 
 
-@dataclass(frozen=True, slots=True)
-class FeedForecast:
+class FeedForecast(msgspec.Struct, frozen=True):
     """How long the changes of one feed wait: anything up to its interval, and what reading and delivery take."""
 
     planned: Planned
@@ -42,8 +43,7 @@ class FeedForecast:
         return self.planned.interval * _MOST + self.overhead
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(msgspec.Struct, frozen=True):
     """How long the changes of all feeds wait: each counts the same, whatever its weight."""
 
     feeds: tuple[FeedForecast, ...]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import log
 from typing import Final
+
+import msgspec
 
 from dockbell.core.moment import from_micros, to_micros
 
@@ -20,8 +21,7 @@ _OUTAGE_RUNS: Final = 3
 _OUTAGE: Final = timedelta(minutes=5)
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True):
     """The changes met, and the seconds in which they were made; what is older counts less."""
 
     changes: float = _PRIOR_CHANGES
@@ -70,8 +70,7 @@ class Rate:
         return cls(changes, seconds, from_micros(at))
 
 
-@dataclass(frozen=True, slots=True)
-class Lead:
+class Lead(msgspec.Struct, frozen=True):
     """The changes of a feed that another feed's polls showed before its own runs; what is older counts less."""
 
     changes: float = 0.0

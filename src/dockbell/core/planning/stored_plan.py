@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Self
+
+import msgspec
 
 from dockbell.config import ResourceSettings
 from dockbell.core.model import RESOURCES, Feed, RunKind
@@ -15,15 +16,14 @@ from dockbell.core.planning.division import Reason
 from dockbell.core.planning.rates import Lead, Rate
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPlan:
+class StoredPlan(msgspec.Struct, frozen=True):
     """What was learned of a feed, and what was decided by it."""
 
-    rate: Rate = field(default_factory=Rate)
-    cost: Cost = field(default_factory=Cost)
+    rate: Rate = msgspec.field(default_factory=Rate)
+    cost: Cost = msgspec.field(default_factory=Cost)
     every: timedelta | None = None  # its interval; None before the first division
     reason: Reason | None = None
-    lead: Lead = field(default_factory=Lead)
+    lead: Lead = msgspec.field(default_factory=Lead)
     """The changes that a signal showed first: by these the rate is lower than it would be without it."""
 
     @property

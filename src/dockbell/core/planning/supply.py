@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Self
+
+import msgspec
 
 from dockbell.core.model import Feed
 
@@ -30,8 +31,7 @@ class BackgroundKind(StrEnum):
     CRON = "cron"
 
 
-@dataclass(frozen=True, slots=True)
-class Background:
+class Background(msgspec.Struct, frozen=True):
     """Requests of a feed whose time the planner does not choose."""
 
     feed: Feed
@@ -44,8 +44,7 @@ class Background:
         return cls(feed, kind, cost / interval.total_seconds())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Supply:
+class Supply(msgspec.Struct, frozen=True, kw_only=True):
     """The requests of one key."""
 
     limit: int  # the most that the key allows in a minute, to all its users

@@ -7,9 +7,10 @@ documentation: ``ipaddress.is_global`` takes NAT64, 6to4 and others for public, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Final, TypeAlias
+
+import msgspec
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -86,8 +87,7 @@ _LOCAL_NAT64: Final = ip_network("64:ff9b:1::/48")
 _IPV4_BITS: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Objection:
+class Objection(msgspec.Struct, frozen=True):
     """Why an address must not be dialled (``link-local``, ``in deny_networks`` …), and the range that says so."""
 
     reason: str
@@ -97,8 +97,7 @@ class Objection:
         return f"{self.reason} ({self.network})"
 
 
-@dataclass(frozen=True, slots=True)
-class AddressRules:
+class AddressRules(msgspec.Struct, frozen=True):
     """What an operator permits; ``strict`` refuses what is not public, and IPv6 that stands for IPv4."""
 
     denied: tuple[Network, ...] = ()

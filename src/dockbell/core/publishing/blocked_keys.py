@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from dockbell.core.model import Feed
 from dockbell.core.publishing.read_ahead import Flights

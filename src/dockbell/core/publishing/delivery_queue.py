@@ -33,9 +33,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from dockbell.config import RETRY_SCHEDULE
 from dockbell.core.model import Event, Feed, Outcome, OutcomeKind

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
@@ -43,8 +42,7 @@ Evaluate: TypeAlias = Callable[[Expression, Facts], Answer]
 """Evaluates a condition for a change."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedEvent:
+class NamedEvent(msgspec.Struct, frozen=True):
     """An event of the operator's own, such as ``low`` for stock that has just run low; ``name`` ends its type."""
 
     name: str

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
 
+import msgspec
+
 from dockbell.core.model import Event, Feed, Outcome
 from dockbell.core.publishing.settlement import (
     Attempt,
@@ -21,8 +23,7 @@ from dockbell.core.publishing.settlement import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Flight:
+class Flight(msgspec.Struct, frozen=True):
     """A delivery that the sink has now, since ``since``; of a ``replay``, or live."""
 
     event: Event

@@ -7,8 +7,8 @@ the same each time. ``before`` and ``after`` are null where there is none; what 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
@@ -141,7 +141,7 @@ class Rendering:
         for body in self._render(event) if is_record else ():
             size = len(body)
             if size <= self._size_max:
-                return replace(event, body=body)
+                return dataclasses.replace(event, body=body)
         raise ValueError(
             f"event {event.id}: has {size} bytes in its smallest form, got max_event_size = {self._size_max}"
         )

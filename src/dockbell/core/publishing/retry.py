@@ -13,10 +13,14 @@ taken others since and answers the same event so again, only this event waits.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.core.model import Event, Feed, Outcome, OutcomeKind
 from dockbell.core.publishing.read_ahead import Flight
@@ -60,8 +64,7 @@ def plan_entry_anew(entry: Blocked, now: datetime) -> Blocked:
     return replace(entry, due=due, planned_at=None if entry.planned_at is None else min(entry.planned_at, now))
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     feed: Feed
     key: str
     sequence: int
@@ -174,7 +177,7 @@ class Blame:
     _taken_at: datetime | None = None  # when the receiver last took an event
 
     def inherit(self) -> Blame:
-        return replace(self, _taken_at=None)
+        return dataclasses.replace(self, _taken_at=None)
 
     def reset(self) -> None:
         """Forget all failures, but not the refusals."""

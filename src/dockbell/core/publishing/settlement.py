@@ -8,14 +8,15 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
+import msgspec
+
 from dockbell.core.model import Feed
 
 RecordId: TypeAlias = tuple[Feed, str]
 """A key in its feed; events of one record are delivered in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(msgspec.Struct, frozen=True):
     """A key whose first owed event waits for its next attempt."""
 
     feed: Feed
@@ -28,8 +29,7 @@ class Blocked:
     planned_at: datetime | None = None  # when ``due`` was decided; None where the attempt was due at once
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(msgspec.Struct, frozen=True):
     """An event that is not delivered any more unless an operator replays it."""
 
     feed: Feed
@@ -51,8 +51,7 @@ class Verdict(StrEnum):
     DEAD = "dead"
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """One attempt to deliver an event, and what came of it."""
 
     feed: Feed
@@ -69,8 +68,7 @@ class Attempt:
     is_replay: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StartOffset:
+class StartOffset(msgspec.Struct, frozen=True):
     """Where a sink began in a feed, or began again, and how far the backfill of the stored records is."""
 
     origin: int  # the number of the feed's last event by then; the sink gets those that follow
@@ -81,8 +79,7 @@ class StartOffset:
     none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(msgspec.Struct, frozen=True):
     """An event that an operator has ordered to be sent, possibly again; its next attempt is ``due``."""
 
     id: int
@@ -94,8 +91,7 @@ class Replay:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     """A pause that a receiver has asked for."""
 
     asked_at: datetime

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from dockbell.core.counting import list_of
 from dockbell.core.key import encode
@@ -64,15 +65,14 @@ class PassVerdict(StrEnum):
     DOUBTFUL = "doubtful"  # some records could not be compared, or wait to be confirmed or approved
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of a complete pass; its times are the API's: of its first request, and of its last answer."""
 
     began_at: datetime
     ended_at: datetime
     pages: int
     records: int
-    found: Mapping[ChangeKind, int] = field(default_factory=dict)  # how many changes it found, by kind
+    found: Mapping[ChangeKind, int] = msgspec.field(default_factory=dict)  # how many changes it found, by kind
     missed: int  # how many of them the polls should have shown, and did not
     held: int = 0  # how many readings of the feed's records are held, as stale or as drift, whichever run held them
     quarantined: int = 0  # how many records it could not read or tell apart

@@ -18,9 +18,11 @@ dates again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 WHOLE_EVERY_MOST: Final = timedelta(minutes=10)
 """So long a change waits at the most that is not dated ahead, unless whole polls are very long."""
@@ -37,8 +39,7 @@ _PACE: Final = timedelta(seconds=6)
 """So long a feed rests for each page of a whole poll, at the least."""
 
 
-@dataclass(frozen=True, slots=True)
-class AheadRun:
+class AheadRun(msgspec.Struct, frozen=True):
     """What a complete poll showed, short or whole."""
 
     pages: int
@@ -48,8 +49,7 @@ class AheadRun:
     """The oldest date of what it, or another run meanwhile, met for the first time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShortPolls:
+class ShortPolls(msgspec.Struct, frozen=True):
     """Whether polls may be short now; times are those of the monotonic clock."""
 
     proven: datetime | None = None

@@ -14,9 +14,10 @@ moves. The rules are lopsided, because a time that is too low only costs request
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from dockbell.core.model import Allowance, ClockSource
 from dockbell.core.reading.response import (
@@ -46,8 +47,7 @@ _BOUNDS_KEPT: Final = timedelta(hours=1)
 _RANKS: Final = {clock: rank for rank, clock in enumerate(ClockSource)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Offset:
+class _Offset(msgspec.Struct, frozen=True):
     """What the service's clock showed when our monotonic one began, as told from ``since`` until ``until``."""
 
     clock: ClockSource
@@ -155,8 +155,7 @@ def _offset_of(time: ServiceTime, response: Response) -> _Offset:
     return _Offset(time.clock, time.asked_at - now, time.answered_at - now, now, now)
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
+class _Bounds(msgspec.Struct, frozen=True):
     """What the limiter's clock showed when our monotonic clock began, at least and at most."""
 
     least: datetime

@@ -13,9 +13,10 @@ nothing about which one to choose: trailing polls and passes meet what comes tha
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import floor, log2
 from typing import Final
@@ -61,11 +62,11 @@ class Lateness:
             known = self._age(now)
             weights = dict(known.late)
             weights[_bucket(occasion)] = weights.get(_bucket(occasion), 0.0) + 1
-            return replace(known, late=tuple(sorted(weights.items())))
+            return dataclasses.replace(known, late=tuple(sorted(weights.items())))
         # Runs on time matter only as what the late ones are compared with.
         if not self.late or not (samples or on_time):
             return self
-        waiting = replace(self, pending=self.pending + 1)
+        waiting = dataclasses.replace(self, pending=self.pending + 1)
         return waiting if waiting.pending < _BATCH else Lateness._age(waiting, now)
 
     def miss(self, lookback: timedelta, now: datetime) -> Lateness:
@@ -74,7 +75,7 @@ class Lateness:
         It is no miss where the lateness exceeds ``MOST_LOOKBACK``: no lookback would have met it.
         """
         known = self._age(now)
-        return replace(known, raised=max(known.raised, min(lookback * _FACTOR, MOST_LOOKBACK)))
+        return dataclasses.replace(known, raised=max(known.raised, min(lookback * _FACTOR, MOST_LOOKBACK)))
 
     def quantile(self, now: datetime) -> timedelta:
         """Return the lateness that all occasions stay within but one, or but one in 10,000; zero where none is late."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.core.model import JSON, RESOURCES
 
@@ -21,8 +23,7 @@ _REST_MOST: Final = 64
 _OURS: Final = frozenset({"limit", "cursor", "updated_since", "expand"})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One request, without the base URL and the key."""
 
     method: str
@@ -121,8 +122,7 @@ def format_since(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds") + "Z"
 
 
-@dataclass(frozen=True, slots=True)
-class PageLimit:
+class PageLimit(msgspec.Struct, frozen=True):
     """With which limit the next run of a feed begins.
 
     A limit holds for a whole run. Where a cursor is the number of a page, a page of another size begins somewhere else:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from typing import Final
+
+import msgspec
 
 from dockbell.core import pointer
 from dockbell.core.key import find_keys
@@ -20,17 +21,16 @@ _RESTLESS_SHARE: Final = 5
 _RESTLESS_LEAST: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Rereading:
+class Rereading(msgspec.Struct, frozen=True):
     """How records differ when they are read twice."""
 
     compared: int
     moved: int  # how many of them had another timestamp: they changed, and prove nothing else
     still: int  # how many of the others were the same but for the order of object members
     same_order: bool
-    shuffled: Mapping[str, int] = field(default_factory=dict)
+    shuffled: Mapping[str, int] = msgspec.field(default_factory=dict)
     """The arrays that held the same in another order, by pointer, each with in how many records."""
-    restless: Mapping[str, int] = field(default_factory=dict)
+    restless: Mapping[str, int] = msgspec.field(default_factory=dict)
     """The members that differed though the timestamp did not, by pointer, each with in how many records."""
 
     def volatile(self) -> list[str]:

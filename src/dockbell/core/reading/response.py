@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -44,8 +43,7 @@ _PASSING: Final = frozenset({408, 425})
 _PARTIAL_CONTENT: Final = 206
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]  # by name in lower case
     body: bytes  # without its content coding
@@ -55,8 +53,7 @@ class Response:
     ticks: timedelta = timedelta(0)  # our monotonic clock before the request was sent, as the time since its origin
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceTime:
+class ServiceTime(msgspec.Struct, frozen=True):
     """When the service worked on a request, by its own clock."""
 
     asked_at: datetime  # at the earliest; what was visible before is in the answer

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import product
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.core import pointer
 from dockbell.core.document import decode
@@ -52,8 +54,7 @@ _TRIED: Final = 20
 _CREATED: Final = ("/created_at", "/created", "/createdAt", "/creation_date", "/date_created")
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """Where identity and times stand in the records of one feed, as pointers; None where records have no such time."""
 
     key: tuple[str, ...]

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import sqrt
 from typing import Final, NamedTuple, Self
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.core.moment import format_moment, from_micros, to_micros
 from dockbell.core.reading.embedding import Pair
@@ -86,12 +88,11 @@ def lower_bound(hits: int, of: int) -> float:
     return (middle - spread) / (1 + square / of)
 
 
-@dataclass(frozen=True, slots=True)
-class SignalState:
+class SignalState(msgspec.Struct, frozen=True):
     """What is known of a signal, and whether it is used; stored with the target's feed."""
 
     phase: Phase = Phase.MEASURING
-    evidence: Mapping[Link, Evidence] = field(default_factory=dict)
+    evidence: Mapping[Link, Evidence] = msgspec.field(default_factory=dict)
     equal: int = 0  # embedded records that were as their own list shows them
     confirmed: int = 0  # those of them that were embedded before
     found: int = 0  # changes that the signal showed first lately, since it is used

@@ -7,16 +7,18 @@ how far it went between two answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 _LEAST: Final = timedelta(minutes=1)
 _NONE: Final = timedelta(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+class Silence(msgspec.Struct, frozen=True):
     """A time without an answer; its ends are those of the monotonic clock.
 
     It has no ``since`` where it began with the end of the complete run before. ``ended_at`` is the service's time of

@@ -7,11 +7,12 @@ import binascii
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from itertools import chain, combinations, pairwise
 from typing import Final
+
+import msgspec
 
 from dockbell.core import pointer
 from dockbell.core.key import find_keys
@@ -121,8 +122,7 @@ def _is_scalar_in_all(name: str, records: Sequence[JSON]) -> bool:
     return is_scalar and not all(map(_is_time, values))  # a time may be unique by chance, and is no identity
 
 
-@dataclass(frozen=True, slots=True)
-class Uniqueness:
+class Uniqueness(msgspec.Struct, frozen=True):
     """How well a key identifies records."""
 
     records: int
@@ -147,8 +147,7 @@ def count_keys(records: Sequence[JSON], key: Sequence[str]) -> Uniqueness:
     return Uniqueness(len(records), sum(seen.values()), doubles, tuple(sorted(kinds)))
 
 
-@dataclass(frozen=True, slots=True)
-class Stamps:
+class Stamps(msgspec.Struct, frozen=True):
     """How timestamps are written, and what they say."""
 
     present: int

@@ -39,10 +39,12 @@ event.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.core.model import ClockSource
 from dockbell.core.moment import EPOCH
@@ -70,8 +72,7 @@ _SECOND: Final = timedelta(seconds=1)
 _HEAVY_PAGES: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """What the polls of one feed have proven."""
 
     watermark: datetime | None = None
@@ -84,8 +85,7 @@ class Progress:
     tick_reads: int = 0  # how many clean complete runs in a row have read the tick whole, at most ``TICK_READS``
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(msgspec.Struct, frozen=True):
     """What one poll found, as far as the watermark is concerned."""
 
     asked_at: datetime  # the service's time of the run's first request

@@ -16,9 +16,11 @@ Times are read from a monotonic clock, as the time since its origin: a step of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from dockbell.core.model import Allowance, Urgency
 
@@ -51,8 +53,7 @@ _FOREIGN_KEPT: Final = 2  # minutes
 _FOREIGN_SPAN: Final = timedelta(seconds=10)
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """How a budget stands."""
 
     used: int  # our own requests within the last minute, those under way included
@@ -63,8 +64,7 @@ class Usage:
     resets_in: timedelta | None
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """What a planner must know of a budget."""
 
     limit: int  # in a minute, of all users of the key: ours, or the API's where that is lower
@@ -74,8 +74,7 @@ class Load:
     pauses: int  # so often the API asked for a pause (429)
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(msgspec.Struct, frozen=True):
     """What the last answer said of the service's window, and what it had said of this window first."""
 
     remaining: int

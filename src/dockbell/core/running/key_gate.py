@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 PROBE_EVERY: Final = timedelta(minutes=1)
 """What is refused is asked for again after this time, by one request."""
@@ -14,8 +16,7 @@ KEY: Final = ""
 _NEVER: Final = timedelta.min
 
 
-@dataclass(frozen=True, slots=True)
-class _Closed:
+class _Closed(msgspec.Struct, frozen=True):
     """What is known of a place that is refused."""
 
     reason: str

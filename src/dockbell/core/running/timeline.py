@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Self
+
+import msgspec
+from msgspec.structs import replace
 
 _PARTED: Final = timedelta(seconds=2)
 _NONE: Final = timedelta(0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
+class _Stretch(msgspec.Struct, frozen=True):
     """A time in which our clock was not set."""
 
     first: datetime  # when it began, by our clock, or a little earlier

@@ -9,11 +9,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import re
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import ClassVar, Final
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from dockbell._version import __version__
 from dockbell.core.model import DELIVERED, Delivery, Feed, Outcome, OutcomeKind
@@ -97,7 +98,7 @@ class MqttSink:
         """Connect beside the daemon's connection, and return what the broker grants, for people; or SinkError."""
         login = await to_thread.run_sync(self._make_login)
         try:
-            login = replace(login, client_id=self._settings.aside().client_id or "")
+            login = dataclasses.replace(login, client_id=self._settings.aside().client_id or "")
             connection = await self._negotiation.connect(login, lambda: None)
         except SinkError as error:
             raise type(error)(f"{self._place}: {error}") from error
@@ -216,7 +217,7 @@ class MqttSink:
         except RetainRefused:
             if login.will is None:
                 raise
-            login = replace(login, will=replace(login.will, retain=False))
+            login = dataclasses.replace(login, will=replace(login.will, retain=False))
             return await self._negotiation.connect(login, flow.news.set)
 
     async def _use(self, connection: Connection, flow: Flow, *, is_renewed: bool) -> None:

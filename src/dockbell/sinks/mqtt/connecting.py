@@ -6,14 +6,16 @@ that ended, :class:`ReconnectBackoff` says how long to wait before the next.
 
 from __future__ import annotations
 
+import dataclasses
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Literal
 
 import anyio
+import msgspec
 from anyio import to_thread
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -172,10 +174,10 @@ class Negotiation:
     async def connect(self, login: Login, wake: Callable[[], None]) -> Connection:
         """Connect as :func:`connect` does, whatever version the login names."""
         if self._wanted is not None:
-            return await connect(replace(login, protocol=self._wanted), wake)
+            return await connect(dataclasses.replace(login, protocol=self._wanted), wake)
         if _clock() < self._old_until:
             try:
-                return await connect(replace(login, protocol=Protocol.V3), wake)
+                return await connect(dataclasses.replace(login, protocol=Protocol.V3), wake)
             except (VersionRefused, VersionUnclear):
                 self._old_until = float("-inf")
                 raise
@@ -188,7 +190,7 @@ class Negotiation:
             return await self._connect_old(login, wake, refusal)
 
     async def _connect_5(self, login: Login, wake: Callable[[], None]) -> Connection:
-        connection = await connect(replace(login, protocol=Protocol.V5), wake)
+        connection = await connect(dataclasses.replace(login, protocol=Protocol.V5), wake)
         self._has_spoken_5, self._closings = True, 0
         return connection
 
@@ -214,7 +216,7 @@ class Negotiation:
 async def _connect_3(login: Login, wake: Callable[[], None], refusal: SinkError) -> Connection:
     """Connect in 3.1.1; where that fails too, raise the refusal of 5, which says more."""
     try:
-        return await connect(replace(login, protocol=Protocol.V3), wake)
+        return await connect(dataclasses.replace(login, protocol=Protocol.V3), wake)
     except VersionRefused:
         raise refusal from None
     except SinkRejected:
@@ -223,8 +225,7 @@ async def _connect_3(login: Login, wake: Callable[[], None], refusal: SinkError)
         raise refusal from None
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     reason: str
     ending: Ending | None = None  # None: there was no connection
     lasted: timedelta = timedelta(0)

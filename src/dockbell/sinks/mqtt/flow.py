@@ -28,11 +28,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 import anyio
+from msgspec.structs import replace
 
 from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import RecordId

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from functools import cache, cached_property
 from typing import Any, Final
 
+import msgspec
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -26,8 +26,7 @@ _RETAIN_REFUSED: Final = 0x9A
 _PASSING: Final = frozenset({0x80, 0x83, 0x88, 0x89, 0x97, 0x9F})
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(msgspec.Struct, frozen=True):
     """The content of one PUBLISH."""
 
     topic: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 import anyio
+import msgspec
 from pydantic import AfterValidator, Field, model_validator
 
 from dockbell.config import Secret
@@ -80,8 +80,7 @@ class RoutingKeyTooLong(Exception):
     """The protocol has no room for the routing key of this event."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Link:
+class _Link(msgspec.Struct, frozen=True):
     """An open connection, its one channel, and the exchange that takes the events."""
 
     connection: AbstractConnection

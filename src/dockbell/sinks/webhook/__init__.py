@@ -13,7 +13,6 @@ import re
 import ssl
 from collections.abc import AsyncIterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -23,6 +22,7 @@ from typing import Any, ClassVar, Final
 import anyio
 import httpcore
 from anyio import to_thread
+from msgspec.structs import replace
 
 from dockbell.core.model import Delivery, Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable

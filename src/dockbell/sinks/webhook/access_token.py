@@ -12,7 +12,6 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncIterable
 from contextlib import aclosing
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
@@ -20,6 +19,7 @@ from urllib.parse import quote_plus, urlencode
 import anyio
 import httpcore
 import httpx
+import msgspec
 from pydantic import BaseModel, ValidationError
 
 from dockbell.config import RevealedBytes
@@ -45,8 +45,7 @@ class TokenRefused(Exception):
     """The authorization server gives no token; the text says why, and holds no secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccessToken:
+class AccessToken(msgspec.Struct, frozen=True):
     """A token, and until when it may be used, by the event loop's clock."""
 
     header: tuple[bytes, bytes]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from dockbell._version import __version__
 from dockbell.config.shared import keep_sources, would_replace

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from dockbell.core.model import NOTICES, Feed
 from dockbell.errors import StoreUnavailable

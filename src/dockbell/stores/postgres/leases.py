@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import Any, Final
+
+import msgspec
 
 from dockbell.core.model import NOTICES, Feed, RunKind
 from dockbell.core.planning.stored_plan import StoredPlan
@@ -42,8 +43,7 @@ _KINDS: Final = ", ".join(f"('{kind}')" for kind in RunKind)
 _AMONG: Final = "source IN (SELECT value FROM json_array_elements_text(CAST(:sources AS json)) AS value)"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """How the sources are spread over the processes; those that a process is handing over are left out."""
 
     processes: int

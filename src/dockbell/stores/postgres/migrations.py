@@ -17,12 +17,12 @@ parts. What follows from that for the statements and the code:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+
+class Migration(msgspec.Struct, frozen=True):
     """A step from one version of the schema to the next, as SQL.
 
     Attributes:

@@ -14,12 +14,12 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import psycopg
 from anyio import from_thread, to_thread
 from psycopg import sql
@@ -54,8 +54,7 @@ _CANONICAL: Final = {
 """How the server writes a value for the hash of its row; :func:`_write` writes the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(msgspec.Struct, frozen=True):
     """What came of a move."""
 
     place: str  # where the store is now: host and database
@@ -68,16 +67,14 @@ class Moved:
     copy: Path | None  # the file as it was before it was brought up to date; None where it was
 
 
-@dataclass(frozen=True, slots=True)
-class Checksum:
+class Checksum(msgspec.Struct, frozen=True):
     """What two tables have in common that hold the same rows, in whatever order."""
 
     rows: int
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(msgspec.Struct, frozen=True):
     name: str
     kinds: Mapping[str, str]  # the type in PostgreSQL of each column that the file has
 

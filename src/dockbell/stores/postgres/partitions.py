@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from json import dumps
 from typing import Final
 
+import msgspec
 import psycopg
 
 from dockbell.core.moment import from_micros, to_micros
@@ -45,8 +45,7 @@ _LIST: Final = (
 _BOUNDS: Final = re.compile(r"FROM \('?(-?\d+)'?\) TO \('?(-?\d+)'?\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(msgspec.Struct, frozen=True):
     """Holds the events recorded from a time on until before another, in microseconds."""
 
     first: int

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from datetime import datetime
 from typing import Any, Final
+
+import msgspec
 
 from dockbell.core.model import Event, Feed
 from dockbell.core.moment import from_micros
@@ -21,8 +23,7 @@ _COLUMNS: Final = "events.entry, source, resource, events.sequence, events.key, 
 _EVENT: Final = f"{_COLUMNS} FROM events JOIN feeds ON feeds.id = feed"
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """Which events are looked for; None leaves none out."""
 
     feeds: Sequence[Feed] | None = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.model import JSON, Feed, Statement

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from dockbell.core.model import Feed
 from dockbell.errors import LeaseLost
@@ -12,8 +13,7 @@ from dockbell.stores.sql.connection import Connection
 from dockbell.stores.sql.dialect import IS_AT, IS_OWN
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True):
     """A feed as the process holds it that took it last."""
 
     feed: Feed

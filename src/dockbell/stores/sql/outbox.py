@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from dockbell.core.comparing.page_diff import Note
 from dockbell.core.model import Change, Event, Feed, Statement, Via
@@ -40,8 +41,7 @@ def find_end(connection: Connection, feed: Feed) -> int:
     return int(row[0]) if row else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(msgspec.Struct, frozen=True):
     """What changes and statements came to in the outbox."""
 
     numbers: Mapping[int, int]  # the sequence of the first event of each, by its ``id()``

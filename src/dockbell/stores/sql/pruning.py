@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final, TypeAlias
+
+import msgspec
 
 from dockbell.core.moment import to_micros
 from dockbell.stores.sql.connection import Connection, reading, transaction
@@ -23,8 +24,7 @@ _THINNED: Final = timedelta(days=1)
 """Runs are looked at for so long: a janitor that was away for longer leaves some more of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prunable:
+class Prunable(msgspec.Struct, frozen=True):
     """Events of a feed that every sink has settled: their numbers and keys, in order."""
 
     feed: int

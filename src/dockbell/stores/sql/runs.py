@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -30,14 +29,13 @@ def load_run(connection: Connection, feed_id: int, kind: RunKind) -> RunRecord |
     return None if row is None else read_run(row)
 
 
-@dataclass(frozen=True, slots=True)
-class LastRuns:
+class LastRuns(msgspec.Struct, frozen=True):
     """The last runs of a feed, where there are any."""
 
     poll: RunRecord | None = None  # the last complete one
     full: RunRecord | None = None  # the last complete pass
     trailing: RunRecord | None = None  # the last complete trailing poll
-    failing: Mapping[RunKind, Failing] = field(default_factory=dict)
+    failing: Mapping[RunKind, Failing] = msgspec.field(default_factory=dict)
     """Those that ended incomplete since the last complete one of their kind."""
 
 
@@ -124,7 +122,7 @@ def _load_failing(connection: Connection, feed_ids: Sequence[int]) -> Mapping[in
 
 
 def save_run(connection: Connection, feed_id: int, run: RunRecord) -> None:
-    tally = {name: count for name in Tally.__slots__ if (count := getattr(run.tally, name))}
+    tally = {name: count for name in Tally.__struct_fields__ if (count := getattr(run.tally, name))}
     connection.execute(
         f"INSERT INTO runs (feed, complete, {RUN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
@@ -56,8 +55,7 @@ class StoredPage(Snapshots, Protocol):
         """Return the last numbers of the feed; only this process gives new ones away."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedSnapshots:
+class FeedSnapshots(msgspec.Struct, frozen=True):
     """Stored snapshots of one feed, as the change detector reads them: each question is a statement."""
 
     connection: Connection

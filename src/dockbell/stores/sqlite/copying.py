@@ -15,9 +15,10 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
+
+import msgspec
 
 from dockbell.errors import StoreError
 from dockbell.host.ownership import PRIVATE, check_own, make_own_folder, open_own
@@ -35,8 +36,7 @@ _STEPS_UNTIL_SYNCED: Final = 16
 _PART: Final = ".part"
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(msgspec.Struct, frozen=True):
     path: Path  # where it is
     size: int  # in bytes
 

@@ -12,9 +12,10 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from dockbell.errors import StoreError, StoreFull, StoreInUse
 from dockbell.host.ownership import check_own, check_owner, open_own
@@ -33,8 +34,7 @@ _LOG_MOST: Final = 64 * 1024 * 1024
 """So large the log stays at most, in bytes, once a long look at the store, or a large page, has made it grow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lock:
+class Lock(msgspec.Struct, frozen=True):
     """The right to work on a store.
 
     Attributes:
@@ -52,8 +52,7 @@ class Lock:
         os.close(self.file)
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+class Files(msgspec.Struct, frozen=True):
     """The files of a store that this process holds."""
 
     lock: Lock  # held until it is released

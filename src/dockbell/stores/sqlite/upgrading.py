@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from dockbell.errors import StoreError, StoreFull
 from dockbell.stores.sqlite.copying import write_copy
@@ -24,8 +25,7 @@ What it writes and what it overwrites stand in the log, and then the file grows 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(msgspec.Struct, frozen=True):
     """What was done to a store when it was opened."""
 
     version: int  # the version that it had; 0 where it was made

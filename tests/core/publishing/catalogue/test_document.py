@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from jsonschema import Draft7Validator
+from msgspec.structs import replace
 
 from dockbell.config import Config, SinkSettings
 from dockbell.core.model import Feed, Statement

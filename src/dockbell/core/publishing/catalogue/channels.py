@@ -8,6 +8,8 @@ from itertools import chain
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from dockbell.config import SinkSettings
 from dockbell.config.values import Table
 from dockbell.core.model import JSON, NOTICES, Feed
@@ -30,8 +32,7 @@ _ABOUT_SIZES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """The names of the messages that a sink takes; ``states`` are of the records themselves."""
 
     feeds: Sequence[Feed]

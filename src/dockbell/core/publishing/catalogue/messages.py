@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from dockbell.core.model import JSON, ChangeKind, Resource, StatementKind
 
@@ -64,8 +65,7 @@ def adapt(schema: JSON) -> JSON:
     return adapted
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One type of event, or of another message; ``schemas`` are those that it has for itself."""
 
     name: str

@@ -33,7 +33,7 @@ _NOTICES: Final = {
     "crowded": ("the web server", "More connections came than there is room for; some were not accepted."),
     "dead_letter": ("a sink", "dockbell will not offer an event to it again, unless you request it."),
     "overrun": ("a sink", "It took nothing for so long that it lost events."),
-    "unreachable": ("a sink or a source", "The sink cannot deliver now, or the API has not answered for a minute."),
+    "unreachable": ("a sink or a source", "The receiver of a sink, or an API, has not been reached for a minute."),
     "paused": ("a sink", "It takes nothing until `dockbell resume`."),
     "refused": ("a feed, or a source", "It cannot be read; of a source, several feeds cannot, for the same reason."),
     "held": ("a feed", "Changes wait for your decision."),

@@ -45,7 +45,7 @@ def status(config_path: str | None, *, as_json: bool, verbose: bool) -> None:
     feed      its last reading failed, or it was not read completely yet, or not for three intervals and a minute; its
               passes fail or are late; it has a problem, holds deletions or drift, or has records in quarantine
     sink      it is paused, has dead letters, has been owed an event for more than five minutes, or no event could be
-              delivered to it for more than a minute
+              delivered to it for more than ten seconds
     web       within the last hour, more connections came to the web server than it has room for
 
     The columns:

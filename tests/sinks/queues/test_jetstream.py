@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import nkeys
 import pytest
 from nats.aio.msg import Msg
@@ -268,3 +270,19 @@ def test_two_ways_to_present_ourselves_are_told_at_the_start() -> None:
     values = {"type": "nats", "url": "nats://nats", "token": "hush", "user": "bell", "password": "hush"}
     with pytest.raises(ConfigError, match=r"\[sinks.bus\] user and token exclude each other"):
         JetStreamSink("bus", JetStreamSettings.model_validate(values), Facts().telemetry)
+
+
+async def test_a_broken_connection_is_closed_though_what_waits_cannot_be_sent(start: Start) -> None:
+    """A connection may break between two publications: the library then tries to send the second as it closes."""
+    sink = make_sink(start())
+    client = await sink._open()
+    transport: Any = client._transport
+    assert transport is not None
+    transport._io_writer.transport.abort()
+    await anyio.lowlevel.checkpoint()
+    await client._send_command(b"PUB dockbell.main.stock 2\r\n{}\r\n")
+
+    await client._process_op_err(ConnectionResetError("broken"))
+
+    assert client.is_closed
+    assert transport._io_writer.is_closing()

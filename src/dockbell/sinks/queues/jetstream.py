@@ -120,10 +120,11 @@ class JetStreamSink(QueueSink["Client"]):
         return RawCredentials(_WRITTEN.format(*found.groups()))
 
     async def _open(self) -> Client:
-        from nats.aio.client import Client  # noqa: PLC0415  # where one is used
-        from nats.errors import NoServersError  # noqa: PLC0415
+        from nats.errors import NoServersError  # noqa: PLC0415  # where one is used
 
-        client, errors = Client(), list[Exception]()
+        from dockbell.sinks.queues.jetstream_client import JetStreamClient  # noqa: PLC0415
+
+        client, errors = JetStreamClient(), list[Exception]()
 
         async def note(error: Exception) -> None:
             errors.append(error)

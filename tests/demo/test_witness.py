@@ -71,7 +71,7 @@ def test_a_statement_is_shown_once_and_counts_as_no_event(witness: Witness, caps
         witness.take(statement("rebaselined", sink, parts=["query"]))
         witness.take(statement("reconciled", sink))
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.split()[1:] == ["mqtt", "feed.rebaselined", "stock", "read", "differently:", "query"]
+    assert line.split()[1:] == ["mqtt", "feed.rebaselined", "stock", "read", "settings", "changed:", "query"]
     assert witness.figures.count() == 0
     assert [inbox.events for inbox in witness.figures.inboxes.values()] == [0, 0]
     assert witness.balance(at(20)) == Balance()

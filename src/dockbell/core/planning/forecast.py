@@ -114,8 +114,8 @@ def advise(division: Division) -> str:
     if not by_law:
         spare = per_minute(division.budget - division.used)
         return f"all feeds are read as often as allowed; {spare} of {budget} are unused"
-    dearest = max(by_law, key=lambda each: each.requests)
-    cost = f"{dearest.demand.feed.resource} takes {per_minute(dearest.requests)} of {budget}"
+    largest = max(by_law, key=lambda each: each.requests)
+    cost = f"{largest.demand.feed.resource} takes {per_minute(largest.requests)} of {budget}"
     return f"{cost}; a second API key would halve its delay"
 
 

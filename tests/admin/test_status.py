@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from dockbell.admin.as_json import WebModel, describe_status
 from dockbell.admin.delays import FeedDelays
-from dockbell.admin.reasons import describe_feed, describe_feeds, find_reasons, format_age, list_reasons
+from dockbell.admin.quantities import format_age
+from dockbell.admin.reasons import find_reasons, list_reasons
+from dockbell.admin.remarks import describe_feed, describe_feeds
 from dockbell.admin.status import FeedStatus, Gap, Status, load_status
 from dockbell.app.scheduler import next_time
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings

@@ -16,7 +16,7 @@ import anyio
 import msgspec
 
 from dockbell.admin.exposure import find_exposed
-from dockbell.admin.reasons import format_age
+from dockbell.admin.quantities import format_age
 from dockbell.config import Answer, Config, Expression, Facts, FeedSettings
 from dockbell.core import pointer
 from dockbell.core.document import decode

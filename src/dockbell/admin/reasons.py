@@ -14,14 +14,11 @@ from typing import Final
 
 import msgspec
 
-from dockbell.admin.status import FeedStatus, Gap, Status
-from dockbell.config import format_duration
+from dockbell.admin.quantities import format_age
+from dockbell.admin.status import FeedStatus, Status
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.counting import count_of, list_of
 from dockbell.core.model import RESOURCES, Feed, RunKind
-from dockbell.core.planning.forecast import in_words
-from dockbell.core.publishing.statement import GAP_WORDS
-from dockbell.core.reading.shape import is_own_id
 from dockbell.errors import NOT_SENT, drop_subject
 from dockbell.ports import Condition, Failing, FeedState, Footprint, SinkState
 from dockbell.telemetry.facts import DiskFills
@@ -103,112 +100,6 @@ def find_reasons(status: Status) -> Sequence[Reason]:
     return sorted(reasons, key=lambda each: weights.index(each.weight))
 
 
-def write_share(share: float) -> str:
-    """Return a share in percent, ``99.3 %``; all only where it is all, and none only where it is none."""
-    percent = round(100 * share, 1)
-    if percent in (0.0, 100.0) and share not in (0.0, 1.0):
-        return "more than 99.9 %" if share > 0.5 else "less than 0.1 %"  # noqa: PLR2004  # which of the two ends
-    return f"{percent:g} %"
-
-
-def format_age(age: timedelta) -> str:
-    """Return a duration in two units at most: ``3m20s``, ``2d4h``."""
-    whole, hour = max(age, timedelta(0)), timedelta(hours=1)
-    grain = hour if whole >= timedelta(days=1) else timedelta(minutes=1) if whole >= hour else timedelta(seconds=1)
-    return format_duration(whole - whole % grain)
-
-
-def describe_feeds(status: Status) -> Iterator[str]:
-    """Yield remarks on all feeds that need no action; what several feeds of a source have in common is one."""
-    for source, each_of in groupby(status.feeds, lambda each: each.feed.source):
-        feeds = tuple(each_of)
-        blind = _find_common_gaps(feeds)
-        yield from (f"{source}: {_describe_gaps(alike, status.at)}" for alike in blind)
-        told = {each.feed for alike in blind for each in alike}
-        for each in feeds:
-            remarks = describe_feed(each, status.at, is_gap_told=each.feed in told)
-            yield from (f"{each.feed}: {remark}" for remark in remarks)
-
-
-def describe_feed(status: FeedStatus, at: datetime, *, is_gap_told: bool = False) -> Iterator[str]:
-    """Yield remarks on a feed that need no action."""
-    state = status.state
-    yield from _describe_reading(status)
-    if state is None:
-        return
-    if state.shape is not None and not state.proven:
-        missing = (
-            "no deletions are published" if is_own_id(state.shape.key, state.feed.resource) else "nothing is published"
-        )
-        yield f"key {' + '.join(state.shape.key)} is learned but not proven unique yet: {missing}"
-    if state.full is not None and state.full.tally.skipped:
-        count = state.full.tally.skipped
-        yield f"{count} records first shown by the last pass count as baseline: an earlier pass was incomplete"
-    if state.rebaselining:
-        yield "its read settings changed: differences are stored without events until a pass is complete"
-    if state.holds:
-        yield f"{state.holds} readings are held: they are older than the stored records, maybe from a lagging replica"
-    if state.drift is not None and state.drift.decision is not Decision.HOLD:
-        yield f"drift of {_write_paths(state)}: {state.drift.decision}, until a pass finds no more of it"
-    if status.undropped:
-        yield f"{', '.join(status.undropped)} may still be stored from before it was dropped: a daemon removes it"
-    yield from _describe_plan(status)
-    if status.freshness_goal is not None and not status.paused and (share := status.goal_share) is not None:
-        met, told = write_share(share), sum(status.delays.buckets.values())
-        goal = f"the freshness goal of {format_duration(status.freshness_goal)}"
-        yield f"{met} of {told:,} changes to sinks in the last hour met {goal}"
-    if status.gap is not None and not is_gap_told:
-        yield _describe_gaps([status], at)
-
-
-def _find_common_gaps(feeds: Sequence[FeedStatus]) -> Sequence[Sequence[FeedStatus]]:
-    """Return the feeds whose last gaps have a reason and some time in common: one outage made them."""
-    common: list[list[FeedStatus]] = []
-    gaps = [(each.gap, each) for each in feeds if each.gap is not None]
-    for gap, each in sorted(gaps, key=lambda found: found[0].ended_at, reverse=True):
-        known = next((some for some in common if _is_common(some, gap)), None)
-        if known is None:
-            common.append([each])
-        else:
-            known.append(each)
-    return [[each for each in feeds if each in some] for some in common if len(some) > 1]
-
-
-def _is_common(some: Sequence[FeedStatus], gap: Gap) -> bool:
-    """Return whether a gap overlaps with one of some later ones, and has their reason."""
-    others = [each.gap for each in some if each.gap is not None]
-    began = [other.began_at or other.ended_at for other in others]
-    return others[0].reason == gap.reason and gap.ended_at >= min(began)
-
-
-def _describe_gaps(feeds: Sequence[FeedStatus], at: datetime) -> str:
-    """Return how long a feed was not read, or the longest of several, and until when."""
-    gaps = [(each.gap, each.offset) for each in feeds if each.gap is not None]
-    lengths = [gap.ended_at - gap.began_at for gap, _ in gaps if gap.began_at is not None]
-    ended = min(at - gap.ended_at - offset for gap, offset in gaps)
-    which, up_to = (f"{_list_resources(feeds)} were", "up to ") if len(feeds) > 1 else ("was", "")
-    length = f" for {up_to}{format_age(max(lengths))}" if lengths else ""
-    reason = gaps[0][0].reason
-    return f"{which} not read{length} until {format_age(ended)} ago: {GAP_WORDS.get(reason, reason)}"
-
-
-def _describe_reading(status: FeedStatus) -> Iterator[str]:
-    if status.paused:
-        yield f"source {status.feed.source} is paused: dockbell does not read it, but delivers its recorded events"
-    elif status.read_at is None and status.state is not None and status.state.first_asked_at is not None:
-        yield "is read for the first time"
-
-
-def _describe_plan(status: FeedStatus) -> Iterator[str]:
-    if status.short_of:
-        plan = '"dockbell plan" shows what would help'
-        yield f"is read {status.schedule}: the budget does not allow {status.short_of}; {plan}"
-    if (slow := status.delays.slow) is not None and slow.predicted is not None and not status.paused:
-        measured, predicted = in_words(slow.measured), in_words(slow.predicted)
-        waits = f"changes have waited {measured} on average for an hour, the plan predicted {predicted}"
-        yield f"{waits}: the API is slower, or changes in another way, than the plan assumes"
-
-
 def _check_disk(footprint: Footprint | None) -> Iterator[str]:
     if footprint is not None and footprint.is_short:
         yield DiskFills(footprint.room).describe()
@@ -286,7 +177,7 @@ def _describe_stop(stopped: Sequence[FeedStatus], feeds: Sequence[FeedStatus], a
 def _drift_held(status: FeedStatus) -> str:
     """Return of which fields a feed holds drift; empty where it holds none. A service was deployed with these."""
     state = status.state
-    return _write_paths(state) if state is not None and not status.paused and _is_drift_held(state) else ""
+    return write_paths(state) if state is not None and not status.paused and _is_drift_held(state) else ""
 
 
 def _describe_drift(states: Sequence[FeedState]) -> str:
@@ -296,7 +187,7 @@ def _describe_drift(states: Sequence[FeedState]) -> str:
     several = f" in {', '.join(state.feed.resource for state in states)}" if len(states) > 1 else ""
     feed = "FEED" if several else states[0].feed
     return (
-        f"{held}{several} that differ only by {_write_paths(states[0])} are held;"
+        f"{held}{several} that differ only by {write_paths(states[0])} are held;"
         f' decide with "dockbell drift absorb {feed}" or "dockbell drift publish {feed}"'
     )
 
@@ -384,7 +275,7 @@ def find_waiting(state: FeedState, *, is_drift_told: bool = False) -> Iterator[s
         )
 
 
-def _write_paths(state: FeedState) -> str:
+def write_paths(state: FeedState) -> str:
     return "" if state.drift is None else ", ".join(sorted(state.drift.paths))
 
 

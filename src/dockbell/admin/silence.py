@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from dockbell.admin.reasons import find_reasons, format_age
+from dockbell.admin.quantities import format_age
+from dockbell.admin.reasons import find_reasons
 from dockbell.admin.status import FeedStatus, Quiet, Silence, Status
 from dockbell.config import SinkSettings, format_duration
 from dockbell.core.model import NOTICES, Event, Feed

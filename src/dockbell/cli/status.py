@@ -119,7 +119,7 @@ def _print(found: Status, *, verbose: bool) -> None:
 
 
 def _print_remarks(found: Status, *, verbose: bool) -> None:
-    from dockbell.admin.reasons import describe_feeds
+    from dockbell.admin.remarks import describe_feeds
     from dockbell.admin.silence import describe_silences
 
     lines = [*describe_feeds(found), *describe_silences(found)]
@@ -180,6 +180,6 @@ def _delay_rows(found: Status) -> Iterator[tuple[object, ...]]:
 
 
 def _age(moment: datetime | None, at: datetime) -> str:
-    from dockbell.admin.reasons import format_age
+    from dockbell.admin.quantities import format_age
 
     return "" if moment is None else format_age(at - moment)

@@ -14,12 +14,12 @@ import anyio
 from msgspec.structs import replace
 
 from dockbell.admin.reasons import PASSES_BLIND, PASSES_FAILED, PASSES_FAILING
-from dockbell.core.counting import count_of, list_of
+from dockbell.core.counting import count_of
 from dockbell.core.model import JSON, NOTICES, Feed, NoticeKind, OutcomeKind, RunKind, Statement, StatementKind
 from dockbell.core.planning.forecast import in_words
 from dockbell.core.publishing.event import Composer
 from dockbell.core.publishing.statement import HoldReason, describe_gap, notice_key
-from dockbell.errors import drop_subject
+from dockbell.delivery.refused_feeds import RefusedFeeds
 from dockbell.ports import Bell, Condition, Found, Store
 from dockbell.telemetry import (
     Crowded,
@@ -67,13 +67,6 @@ class _Alert(NamedTuple):
     name: str
 
 
-class _Cause(NamedTuple):
-    """Why feeds are not read: a key that is refused stops all feeds of its source."""
-
-    source: str
-    fault: str
-
-
 @dataclass(slots=True)
 class _News:
     """What is not published yet of one alert, or of its end."""
@@ -96,8 +89,7 @@ class Notifier:
         self._compose = Composer(NOTICES, name=name, singular="notice", epoch=store.epoch)
         self._news: dict[tuple[_Alert, bool], _News] = {}  # of alerts, and whether it is their end
         self._down: set[_Alert] = set()
-        self._refused: dict[Feed, str] = {}  # why feeds are not read
-        self._together: dict[str, set[Feed]] = {}  # by source, the feeds of which one alert tells
+        self._refused = RefusedFeeds()
         self._gaps: dict[str, list[Statement]] = {}  # by source, those that are not published yet
         self._passes: dict[Feed, tuple[int, datetime]] = {}  # how many failed in a row, and since when
         self._blind: set[Feed] = set()  # feeds whose failing passes are published
@@ -123,11 +115,12 @@ class Notifier:
         for source in sources:
             for kind in (NoticeKind.UNREACHABLE, NoticeKind.REFUSED):
                 self._note_up(kind, "source", source, "is no longer read, or was reconfigured")
-            self._together.pop(source, None)
+            self._refused.part(source)
         for feed in feeds:
             self._note_read(feed)
         self._blind -= {*feeds}
         self._found = {sink: found for sink, found in self._found.items() if ("sink", sink) not in gone}
+        self._failing = {sink: since for sink, since in self._failing.items() if ("sink", sink) not in gone}
 
     async def run(self) -> None:
         while True:
@@ -236,57 +229,38 @@ class Notifier:
 
     def _note_refused(self, feed: Feed, reason: str) -> None:
         """Alert of a feed that is not read, or of one more of those of which one alert tells already."""
-        self._refused[feed] = reason
-        together = self._together.get(feed.source, set())
-        if feed in together:
-            return
-        if self._find_cause(feed) in map(self._find_cause, together):
-            together.add(feed)
-            self._note_together(feed.source)
-        else:
+        if self._refused.add(feed, reason):
+            self._note_joined(feed.source)
+        elif not self._refused.is_joined(feed):
             self._note_down(NoticeKind.REFUSED, "feed", str(feed), reason, after=_LASTING)
 
     def _note_read(self, feed: Feed) -> None:
-        self._refused.pop(feed, None)
-        together = self._together.get(feed.source, set())
-        if feed not in together:
+        was_joined = self._refused.is_joined(feed)
+        self._refused.remove(feed)
+        if not was_joined:
             self._note_up(NoticeKind.REFUSED, "feed", str(feed), "is read again")
-            return
-        together.discard(feed)
-        if not together:
-            del self._together[feed.source]
+        elif not self._refused.has_joined(feed.source):
             self._note_up(NoticeKind.REFUSED, "source", feed.source, "is read again")
 
     def _join_refusals(self, now: datetime) -> None:
-        """Make one alert of those that are due for several feeds of a source by one cause: a key that is refused."""
+        """Make one alert of those that are due for several feeds of a source by one cause."""
         unpublished = {
             feed: news
             for feed in self._refused
             if (news := self._news.get((_Alert(NoticeKind.REFUSED, "feed", str(feed)), False))) and news.is_new
         }
-        for cause in {self._find_cause(feed) for feed, news in unpublished.items() if news.due <= now}:
-            alike = {feed for feed in unpublished if self._find_cause(feed) == cause}
-            if len(alike) > 1:
+        for alike in self._refused.find_alike(unpublished):
+            if len(alike) > 1 and any(unpublished[feed].due <= now for feed in alike):
                 for feed in alike:
                     alert = _Alert(NoticeKind.REFUSED, "feed", str(feed))
                     self._down.discard(alert)
                     del self._news[alert, False]
-                self._together.setdefault(cause.source, set()).update(alike)
-                self._down.add(_Alert(NoticeKind.REFUSED, "source", cause.source))
-                self._note_together(cause.source)
+                self._refused.join(alike)
+                self._down.add(_Alert(NoticeKind.REFUSED, "source", alike[0].source))
+                self._note_joined(alike[0].source)
 
-    def _note_together(self, source: str) -> None:
-        alike: dict[_Cause, list[Feed]] = {}
-        for feed in sorted(self._together[source]):
-            alike.setdefault(self._find_cause(feed), []).append(feed)
-        reasons = []
-        for feeds in alike.values():
-            are = "is" if len(feeds) == 1 else "are"
-            reasons.append(f"{list_of(feed.resource for feed in feeds)} {are} not read: {self._refused[feeds[0]]}")
-        self._note(NoticeKind.REFUSED, "source", source, "; ".join(reasons), is_whole=True)
-
-    def _find_cause(self, feed: Feed) -> _Cause:
-        return _Cause(feed.source, drop_subject(self._refused[feed]))
+    def _note_joined(self, source: str) -> None:
+        self._note(NoticeKind.REFUSED, "source", source, self._refused.describe_joined(source), is_whole=True)
 
     def _take_back(self, sink: str, count: int) -> None:
         """Tell of no dead letter that is owed again: its receiver refuses every event, which is told as such."""

@@ -16,7 +16,8 @@ from dockbell.admin.as_json import (
     describe_quarantine,
     describe_sink,
 )
-from dockbell.admin.reasons import Reason, Weight, describe_feed, find_reasons
+from dockbell.admin.reasons import Reason, Weight, find_reasons
+from dockbell.admin.remarks import describe_feed
 from dockbell.admin.silence import Silences
 from dockbell.admin.status import FeedStatus, Silence, Status, load_status
 from dockbell.config import Config, SourceSettings

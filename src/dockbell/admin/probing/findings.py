@@ -12,7 +12,7 @@ import msgspec
 
 from dockbell.admin.probing.asking import Asker
 from dockbell.admin.probing.measuring import Bound, Measured
-from dockbell.admin.reasons import format_age
+from dockbell.admin.quantities import format_age
 from dockbell.core import pointer
 from dockbell.core.counting import count_of
 from dockbell.core.model import RESOURCES

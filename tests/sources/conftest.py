@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 import respx
+from respx.mocks import AbstractRequestMocker
 
 from dockbell.sources import InventoryClient
 from dockbell.telemetry import Fact, Telemetry
@@ -20,6 +21,22 @@ Serve: TypeAlias = Callable[[Conversation], AbstractAsyncContextManager[int]]
 _BASE = "https://api.example.com"
 
 
+class _ConnectionMocker(AbstractRequestMocker):
+    """Lets respx answer where a connection would be asked."""
+
+    name = "dockbell"
+    targets: ClassVar[list[str]] = ["dockbell.net.http_connection.HttpConnection"]
+    target_methods: ClassVar[list[str]] = ["handle_async_request"]
+
+    @classmethod
+    def to_httpx_request(cls, **kwargs: Any) -> Any:
+        return kwargs["request"]
+
+    @classmethod
+    async def from_async_httpx_response(cls, httpx_response: Any, *_: Any, **__: Any) -> Any:
+        return httpx_response
+
+
 @pytest.fixture(scope="session")
 def skipping_backend() -> tuple[str, dict[str, Any]]:
     """Return the backend on which waits take no time."""
@@ -28,7 +45,7 @@ def skipping_backend() -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture
 def api() -> Iterator[respx.MockRouter]:
-    with respx.mock(base_url=_BASE, assert_all_called=False) as router:
+    with respx.mock(base_url=_BASE, assert_all_called=False, using=_ConnectionMocker.name) as router:
         yield router
 
 

@@ -520,7 +520,7 @@ async def test_absence_is_found_among_many_rows(store: Store, state: FeedState) 
     for start in range(0, count, 5000):
         await commit(store, state, *({"id": str(each)} for each in range(start, start + 5000)), baseline=True)
     seen = SeenRows(count)
-    seen.add(row for row in range(1, count + 1) if row % 15_000)
+    seen.add([row for row in range(1, count + 1) if row % 15_000])
     absentees = await store.feed(state.feed).find_absent(seen)
     assert ([row for row, *_ in absentees.rows], absentees.stored) == ([15_000, 30_000, 45_000], count)
 
@@ -536,7 +536,7 @@ async def test_the_digest_tells_keys_and_contents_apart_and_not_their_order(
         for records in pages:
             await commit(store, state, *records)
         seen = SeenRows(await store.feed(state.feed).last_row())
-        seen.add(row for row in range(1, seen.last_row + 1) if row != missing)
+        seen.add([row for row in range(1, seen.last_row + 1) if row != missing])
         found = (await store.feed(state.feed).find_absent(seen)).digest
         await store.aclose()
         return found

@@ -25,13 +25,15 @@ def parse_moment(value: JSON) -> datetime | None:
 
     Accepts ISO 8601 with ``Z``, an offset or neither (then UTC), kept to µs, and integer epochs in s, ms or µs.
     """
+    if isinstance(value, str):
+        return _parse_text(value)
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 < value < _MICROSECONDS_FROM * 1000:
             return None
         if value < _MILLISECONDS_FROM:
             return EPOCH + timedelta(seconds=value)
         return EPOCH + (timedelta(milliseconds=value) if value < _MICROSECONDS_FROM else timedelta(microseconds=value))
-    return _parse_text(value) if isinstance(value, str) else None
+    return None
 
 
 def _parse_text(text: str) -> datetime | None:

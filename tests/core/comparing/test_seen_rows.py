@@ -26,3 +26,16 @@ def test_seen_rows_outlive_a_crash_and_grow(last: int, later: int, rows: list[in
     most = max(last, later)
     assert again.last_row == most
     assert again.find_unseen(range(1, 401)) == [row for row in range(1, most + 1) if row not in rows]
+
+
+@given(st.integers(0, 300), st.lists(st.integers(1, 300)), st.integers(1, 300), st.integers(0, 100))
+def test_rows_that_follow_upon_each_other_are_added_like_others(
+    last: int, before: list[int], first: int, count: int
+) -> None:
+    rows = range(first, first + count)
+    seen = SeenRows(last)
+    seen.add(before)
+    assert seen.add(rows) == [row for row in rows if row in before and row <= last]
+    expected = {row for row in [*before, *rows] if row <= last}
+    assert seen.count == len(expected)
+    assert seen.find_unseen(range(1, 401)) == [row for row in range(1, last + 1) if row not in expected]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Final
 
 from dockbell.core.comparing.candidate import Candidate, Difference, Differing, Facts, Sighting
@@ -37,6 +38,8 @@ from dockbell.core.key import key_of
 from dockbell.core.model import Page
 from dockbell.core.moment import from_micros, micros
 
+_MODIFIED: Final = attrgetter("modified")
+_KEY_AND_MODIFIED: Final = attrgetter("key", "modified")
 _DOUBLED: Final = "appears twice on one page with different content"
 _DOUBLED_MOST: Final = 3
 _DOUBLED_SHARE: Final = 0.25
@@ -156,9 +159,9 @@ class PageComparison:
         self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored], candidates: Sequence[Candidate]
     ) -> None:
         dates: dict[str, int | None] = dict.fromkeys(sightings)
-        dates |= {text: known.modified for text, known in stored.items()}
-        dates |= {write.key: write.modified for write in self._result.writes}
-        dates |= {each.key.text: micros(each.modified) for each in candidates}
+        dates.update(zip(stored, map(_MODIFIED, stored.values()), strict=True))
+        dates.update(map(_KEY_AND_MODIFIED, self._result.writes))
+        dates.update((each.key.text, micros(each.modified)) for each in candidates)
         self._result.dates = dates
 
     def _sort_out(self, candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -159,4 +159,8 @@ class RecordIdentity:
 
 
 def _time(document: JSON, tokens: pointer.Tokens | None) -> datetime | None:
-    return None if tokens is None else parse_moment(pointer.resolve(document, tokens))
+    if tokens is None:
+        return None
+    if len(tokens) == 1 and type(document) is dict:  # nearly always, and twice as fast
+        return parse_moment(document.get(tokens[0]))
+    return parse_moment(pointer.resolve(document, tokens))

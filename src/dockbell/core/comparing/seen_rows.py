@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class SeenRows:
@@ -14,8 +14,10 @@ class SeenRows:
         self._bits = bits or bytearray(last_row // 8 + 1)
         self.count = sum(map(int.bit_count, self._bits)) if bits else 0
 
-    def add(self, rows: Iterable[int]) -> list[int]:
+    def add(self, rows: Collection[int]) -> list[int]:
         """Add rows; return those that were there already."""
+        if self._add_new(rows):
+            return []
         bits, last_row = self._bits, self.last_row
         known = []
         for row in rows:
@@ -26,6 +28,20 @@ class SeenRows:
                     bits[row >> 3] |= 1 << (row & 7)
                     self.count += 1
         return known
+
+    def _add_new(self, rows: Collection[int]) -> bool:
+        """Add rows that follow upon each other and were not there yet, as those of most pages do; else add none."""
+        first, last = min(rows, default=0), max(rows, default=0)
+        if not rows or last > self.last_row or last - first + 1 != len(rows) or len(set(rows)) != len(rows):
+            return False
+        start, end = first >> 3, (last >> 3) + 1
+        known = int.from_bytes(self._bits[start:end], "little")
+        new = ((1 << len(rows)) - 1) << (first & 7)
+        if known & new:
+            return False
+        self._bits[start:end] = (known | new).to_bytes(end - start, "little")
+        self.count += len(rows)
+        return True
 
     def find_unseen(self, rows: Iterable[int]) -> list[int]:
         """Return those of some rows that cannot be new, and were not added."""

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Final
 
 from dockbell.core.comparing.page_diff import PURGED, Finding, Note
@@ -23,6 +24,8 @@ from dockbell.stores.sql.runs import load_run, save_run
 
 _SCAN_ROWS: Final = 5000
 _DIGEST_SIZE: Final = 16
+_ROW: Final = itemgetter(0)
+_IGNORED: Final = itemgetter(1)
 _UNLISTED: Final = 2
 """Marks, in ``ignored_until_seen``, a record that was found when it was asked for, though no list showed it."""
 _FOUND: Final = 3
@@ -50,9 +53,11 @@ def find_absent(connection: Connection, feed_id: int, seen: SeenRows) -> Absente
             " WHERE feed = ? AND row BETWEEN ? AND ? AND gone_at IS NULL ORDER BY row",
             (feed_id, first, first + _SCAN_ROWS - 1),
         ).fetchall()
-        unlisted += sum(ignored in (_UNLISTED, _FOUND) for _, ignored, _, _ in found)
-        there = [each for each in found if each[1] in (0, _FOUND)]
-        rows = [each[0] for each in there]
+        there = found
+        if any(map(_IGNORED, found)):  # seldom
+            unlisted += sum(ignored in (_UNLISTED, _FOUND) for _, ignored, _, _ in found)
+            there = [each for each in found if each[1] in (0, _FOUND)]
+        rows = list(map(_ROW, there))
         stored += bisect_right(rows, seen.last_row)
         if unseen := set(seen.find_unseen(rows)):
             absent += sorted(unseen)

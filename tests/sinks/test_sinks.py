@@ -37,6 +37,13 @@ def test_a_kind_that_cannot_be_imported_is_told(monkeypatch: pytest.MonkeyPatch,
         load_sink_type("pager")
 
 
+def test_no_package_takes_the_name_of_a_kind_that_dockbell_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = EntryPoint("mqtt", "dockbell.sinks.stdout:StdoutSink", "dockbell.sinks")
+    monkeypatch.setattr(sinks, "entry_points", lambda **_: [other])
+    assert load_sink_type("mqtt") is MqttSink
+    assert find_sink_types()["mqtt"].load() is MqttSink
+
+
 def test_settings_for_a_run_beside_the_daemon_differ_where_the_two_would_clash() -> None:
     settings = MqttSettings(type="mqtt", url="mqtt://localhost", client_id="dock")
     aside = settings.aside()

@@ -9,6 +9,9 @@ import click
 from dockbell._version import __version__
 from dockbell.cli.group import LazyGroup
 
+# pydantic would look through all that is installed for plugins of its own, which have no business here: 10 ms.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 # Where each command is, and what it says of itself: here too, so that --help comes without importing it.
 _SECTIONS = {
     "Set up": {

@@ -12,17 +12,20 @@ import traceback
 import tracemalloc
 import zlib
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx
 import pytest
 
 from dockbell.config import Secret
+from dockbell.config.secret import RevealedBytes
 from dockbell.core.reading.request import list_request, order_request, shipment_request
 from dockbell.core.reading.response import Response
 from dockbell.errors import ConfigError, PageCut, PageUnreadable, SourceRefused, SourceUnavailable
@@ -488,6 +491,77 @@ async def test_a_certificate_of_an_own_authority_is_trusted_when_it_is_named(cer
         pool = make_pool(f"https://127.0.0.1:{port}", ca_file=str(certificate))
         assert (await pool.exchange(FIRST, [])).body == b"ok"
         await pool.aclose()
+
+
+async def test_the_protocol_is_named_to_a_server_that_chooses_by_it(certificate: Path) -> None:
+    context, chosen = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), []
+    context.load_cert_chain(certificate)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        chosen.append(writer.get_extra_info("ssl_object").selected_alpn_protocol())
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await answering("", b"ok")(reader, writer)
+
+    async with await asyncio.start_server(converse, "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        pool = make_pool(f"https://127.0.0.1:{port}", ca_file=str(certificate))
+        assert (await pool.exchange(FIRST, [])).body == b"ok"
+        await pool.aclose()
+    assert chosen == ["http/1.1"]
+
+
+async def test_a_server_that_resets_the_connection_in_the_handshake_is_unreached(certificate: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def shake_half_a_hand() -> None:
+        connection, _ = listener.accept()
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        server = context.wrap_bio(incoming, outgoing, server_side=True)
+        incoming.write(connection.recv(65536))
+        with suppress(ssl.SSLWantReadError):
+            server.do_handshake()
+        connection.sendall(outgoing.read())
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # the end is a reset
+        connection.close()
+
+    with listener:
+        pool = make_pool(f"https://127.0.0.1:{listener.getsockname()[1]}", ca_file=str(certificate))
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.to_thread.run_sync, shake_half_a_hand)
+            with pytest.raises(SourceUnavailable):
+                await pool.exchange(FIRST, [])
+
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["silent", "reset"])
+async def test_no_frame_of_ours_holds_the_key_while_an_answer_is_awaited(serve: Serve, is_reset: bool) -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        if is_reset:
+            writer.transport.abort()
+        else:
+            await asyncio.Event().wait()
+
+    key = RevealedBytes(b"Bearer OPEN-SESAME")
+    async with serve(converse) as port:
+        pool = make_pool(f"http://127.0.0.1:{port}", timeout=timedelta(seconds=0.2))
+        with pytest.raises(SourceUnavailable) as caught:
+            await pool.exchange(FIRST, [(b"authorization", key)])
+    assert not [
+        (frame.f_code.co_name, name)
+        for frame in find_frames(caught.value)
+        for name, value in frame.f_locals.items()
+        if "/dockbell/" in frame.f_code.co_filename and "OPEN-SESAME" in repr(value)
+    ]
+
+
+def find_frames(error: BaseException | None) -> Iterator[FrameType]:
+    """Yield the frames of an error, and of the errors that it came from."""
+    if error is not None:
+        yield from (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        yield from find_frames(error.__cause__ or error.__context__)
 
 
 async def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(certificate: Path) -> None:

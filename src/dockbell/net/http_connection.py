@@ -23,7 +23,7 @@ from anyio.streams.tls import TLSStream
 
 _IDLE_MOST: Final = 50.0
 """Seconds that a connection may be idle; many servers and firewalls end it after a minute."""
-_READ_MOST: Final = 256 * 1024  # as much as asyncio reads at once
+_READ_MOST: Final = 64 * 1024  # more would hold up others where a server sends very small chunks
 _HEAD_MOST: Final = 100 * 1024
 _BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
@@ -36,6 +36,7 @@ class HttpConnection(httpx.AsyncBaseTransport):
     """
 
     def __init__(self, tls: ssl.SSLContext) -> None:
+        tls.set_alpn_protocols(["http/1.1"])  # some balancers look for it
         self._tls = tls
         self._stream: anyio.abc.ByteStream | None = None
         self._idle_poll = select.poll()
@@ -51,22 +52,29 @@ class HttpConnection(httpx.AsyncBaseTransport):
             httpx.ReadError, httpx.RemoteProtocolError: The connection was lost, or what came is no HTTP/1.1.
         """
         stream = await self._open(request.url)
-        try:
-            head = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
-            text = self._http.send(head) or b""
-            assert isinstance(request.stream, httpx.ByteStream)
-            for chunk in request.stream:
-                text += self._http.send(h11.Data(chunk)) or b""
-            text += self._http.send(h11.EndOfMessage()) or b""
-        except h11.LocalProtocolError as error:
-            raise httpx.LocalProtocolError(str(error)) from error
         with suppress(*_BROKEN):  # a server may answer and hang up before it has read everything
-            await stream.send(text)
+            await stream.send(self._write(request))
         event = await self.receive(stream)
         while isinstance(event, h11.InformationalResponse):
             event = await self.receive(stream)
         assert isinstance(event, h11.Response)  # h11 refuses what a server may not say first
         return httpx.Response(event.status_code, headers=event.headers.raw_items(), stream=_Body(self, stream))
+
+    def _write(self, request: httpx.Request) -> bytes:
+        """Return the text of a request, which holds the key: no frame that waits may have it, nor an error's."""
+        try:
+            assert isinstance(request.stream, httpx.ByteStream)
+            return b"".join(
+                self._http.send(event) or b""
+                for event in (
+                    h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw),
+                    *map(h11.Data, request.stream),
+                    h11.EndOfMessage(),
+                )
+            )
+        except h11.LocalProtocolError as error:
+            problem = str(error)
+        raise httpx.LocalProtocolError(problem)
 
     async def receive(self, stream: anyio.abc.ByteStream) -> h11.Event | type[h11.PAUSED]:
         """Return what comes next of the response."""
@@ -89,8 +97,9 @@ class HttpConnection(httpx.AsyncBaseTransport):
     async def end_response(self) -> None:
         """Take in that nothing more is read of a response: what is not read to its end ends the connection."""
         is_whole = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-        # More than was asked for would be taken for the next response.
-        if is_whole and not self._http.trailing_data[0]:
+        # What follows would be taken for the next response (of TLS, as far as it is deciphered already), and there is
+        # no next response where the connection has told its end.
+        if is_whole and self._http.trailing_data == (b"", False):
             self._http.start_next_cycle()
             self._idle_since = time.monotonic()
         else:
@@ -117,6 +126,8 @@ class HttpConnection(httpx.AsyncBaseTransport):
         self._stream = stream
         self._idle_poll = select.poll()
         connected: socket.socket = stream.extra(anyio.abc.SocketAttribute.raw_socket)  # noqa: S610  # no Django here
+        if connected.fileno() < 0:  # TLS was agreed upon, and reset at once
+            raise httpx.ConnectError("the server ended the connection at once")
         self._idle_poll.register(connected.fileno(), select.POLLIN)
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_MOST)
         return stream

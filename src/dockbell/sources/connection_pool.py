@@ -102,8 +102,7 @@ class ConnectionPool:
                 answer = await lane.handle_async_request(self._write(request, headers))
                 answered = time.monotonic()
                 self._was_answered = True
-                names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers.raw}
-                body = await self._read(request, answer, names.get("content-encoding", "").lower())
+                body = await self._read(request, answer)
             intact = answer.status_code != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
         except TimeoutError as error:
             raise _kind_of(answer)(f"{request}: no complete answer within {limit:g} s") from error
@@ -128,7 +127,7 @@ class ConnectionPool:
                     await self.aclose()
         return Response(
             status=answer.status_code,
-            headers=names,
+            headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers.raw},
             body=body,
             sent_at=sent_at,
             # Counted on the monotonic clock: a step of the wall clock must not lengthen the round trip.
@@ -155,10 +154,10 @@ class ConnectionPool:
             stream=httpx.ByteStream(body),
         )
 
-    async def _read(self, request: Request, answer: httpx.Response, coding: str) -> bytes:
+    async def _read(self, request: Request, answer: httpx.Response) -> bytes:
         """Return the decoded body, and let the connection go."""
         try:
-            return await self._decode(request, answer, coding)
+            return await self._decode(request, answer)
         except PageUnreadable:
             if answer.is_success:
                 raise
@@ -166,8 +165,9 @@ class ConnectionPool:
         finally:
             await answer.aclose()
 
-    async def _decode(self, request: Request, answer: httpx.Response, coding: str) -> bytes:
+    async def _decode(self, request: Request, answer: httpx.Response) -> bytes:
         """Return the decoded body, never holding more than allowed of it."""
+        coding = answer.headers.get("content-encoding", "").lower()
         inflate = zlib.decompressobj(_GZIP) if coding in {"gzip", "x-gzip"} else None
         if inflate is None and coding not in {"", "identity"}:
             raise PageUnreadable(f"{request}: content coding {clean(coding)!r}, which dockbell did not ask for")

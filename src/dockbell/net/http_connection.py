@@ -112,7 +112,7 @@ class HttpConnection(httpx.AsyncBaseTransport):
 
     async def _open(self, url: httpx.URL) -> anyio.abc.ByteStream:
         if self._stream is not None:
-            # What comes on an idle connection is its end, or what nobody asked for.
+            # What a server sends on an idle connection is its end, or a response to no request.
             if time.monotonic() - self._idle_since <= _IDLE_MOST and not self._idle_poll.poll(0):
                 return self._stream
             await self.aclose()

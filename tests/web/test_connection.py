@@ -64,6 +64,20 @@ def test_where_nobody_is_idle_there_are_spare_places_which_the_newest_have() -> 
     assert len(limiter) == 4
 
 
+def test_in_the_reserve_a_probe_that_is_being_answered_is_replaced_last() -> None:
+    limiter = ConnectionLimiter(1, 3)
+    connect(limiter, FakeClient(), activity=Activity.BUSY)
+    probe, not_reading, answered = (FakeClient() for _ in range(3))
+    connect(limiter, probe, not_reading, activity=Activity.BUSY)
+    connect(limiter, answered, activity=Activity.IDLE)
+    not_reading.has_taken_all = False
+    left = []
+    for _ in range(4):
+        connect(limiter, FakeClient(), activity=Activity.BUSY)
+        left.append([each.is_there for each in (probe, not_reading, answered)])
+    assert left == [[True, False, True], [True, False, False], [False, False, False], [False, False, False]]
+
+
 def test_one_address_takes_half_of_the_places_at_most() -> None:
     limiter = ConnectionLimiter(6, 2)
     many = [FakeClient("2001:db8::1"), FakeClient("2001:db8::2"), FakeClient("2001:db8::3"), FakeClient("2001:db8::4")]

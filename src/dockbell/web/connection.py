@@ -70,7 +70,8 @@ class ConnectionLimiter:
     The number of connections is limited, and one network may have half of them. At the limit a new client replaces one
     that is not being answered: first one that was refused, then one that has not sent its whole request, then one that
     was answered, and at last one that does not read what it is sent. Where none can be replaced, the client takes a
-    connection of the reserve: it is answered there if it is a probe, else it is told to come again.
+    connection of the reserve: it is answered there if it is a probe, else it is told to come again. In the reserve a
+    new client replaces the oldest one, but a probe that is being answered last.
 
     Attributes:
         refusals: How many clients were refused or replaced until now, the last of them from ``last_refused``.
@@ -98,7 +99,7 @@ class ConnectionLimiter:
         self._on_refusal = on_refusal
         self._by_activity: dict[Activity, dict[Client, None]] = {activity: {} for activity in Activity}
         self._activities: dict[Client, Activity] = {}
-        self._reserve: dict[Client, None] = {}
+        self._reserve: dict[Client, Activity] = {}
         self._per_network: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -116,6 +117,8 @@ class ConnectionLimiter:
         return True
 
     def note_activity(self, client: Client, activity: Activity) -> None:
+        if client in self._reserve:
+            self._reserve[client] = activity
         before = self._activities.get(client)
         if before is not None and before is not activity:
             del self._by_activity[before][client]
@@ -150,12 +153,12 @@ class ConnectionLimiter:
         return len(self._activities) < self.limit or self._replace(None)
 
     def _add_to_reserve(self, client: Client) -> None:
-        """Add a client to the reserve, in place of the oldest one where it is full."""
+        """Add a client to the reserve, in place of another one where it is full."""
         if len(self._reserve) >= self.reserve:
-            oldest = next(iter(self._reserve))
-            self.remove(oldest)
-            oldest.abort()
-        self._reserve[client] = None
+            replaced = next(self._find_replaceable_in_reserve(), next(iter(self._reserve)))
+            self.remove(replaced)
+            replaced.abort()
+        self._reserve[client] = Activity.SILENT
 
     def _replace(self, network: str | None) -> bool:
         """Disconnect one replaceable client, of a network where it is given; return whether there was one."""
@@ -168,6 +171,11 @@ class ConnectionLimiter:
         for activity in (Activity.REFUSED, Activity.SILENT, Activity.IDLE):
             yield from (client for client in self._by_activity[activity] if client.has_taken_all)
         yield from (client for client in self._activities if client.is_stalled)
+
+    def _find_replaceable_in_reserve(self) -> Iterator[Client]:
+        for client, activity in self._reserve.items():
+            if activity is not Activity.BUSY or not client.has_taken_all:
+                yield client
 
     def _drop(self, client: Client) -> None:
         self.remove(client)

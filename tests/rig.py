@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 from msgspec.structs import replace
 
-from dockbell.app.scheduler import next_time
+from dockbell.app.next_time import next_time
 from dockbell.config import ResourceSettings
 from dockbell.core.model import Feed, Page, RunKind
 from dockbell.detection import reading

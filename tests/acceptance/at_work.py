@@ -13,7 +13,7 @@ import anyio
 from dockbell.admin.reasons import list_reasons
 from dockbell.admin.status import load_status
 from dockbell.app import opening
-from dockbell.app.scheduler import next_time
+from dockbell.app.next_time import next_time
 from tests.acceptance.deployment import START, Deployment
 
 _MOMENT: Final = 1e-6

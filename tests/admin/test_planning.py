@@ -13,7 +13,7 @@ from dockbell.admin.plan_as_json import describe_plan
 from dockbell.admin.plan_options import Setup, read_changes, read_records
 from dockbell.admin.planning import FeedPlan, Origin, SourcePlan, assume_facts, give_facts, load_facts, make_plan
 from dockbell.app import configure
-from dockbell.app.scheduler import next_time
+from dockbell.app.next_time import next_time
 from dockbell.config import Config, FeedSettings, validate
 from dockbell.core.model import Feed
 from dockbell.core.planning.supply import BackgroundKind

@@ -13,7 +13,7 @@ from dockbell.admin.quantities import format_age
 from dockbell.admin.reasons import find_reasons, list_reasons
 from dockbell.admin.remarks import describe_feed, describe_feeds
 from dockbell.admin.status import FeedStatus, Gap, Status, load_status
-from dockbell.app.scheduler import next_time
+from dockbell.app.next_time import next_time
 from dockbell.config import FeedSettings, ResourceSettings, SinkSettings
 from dockbell.core.comparing.drift import Decision, Drift
 from dockbell.core.delays import Reading

@@ -20,7 +20,12 @@ def list_imported(module: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("module", "unneeded"), [("dockbell.app", (*NEEDED_LATER, *RUNNING)), ("dockbell.app.process", NEEDED_LATER)]
+    ("module", "unneeded"),
+    [
+        ("dockbell.app", (*NEEDED_LATER, *RUNNING)),
+        ("dockbell.app.next_time", RUNNING),
+        ("dockbell.app.process", NEEDED_LATER),
+    ],
 )
 def test_importing_loads_no_library_that_is_needed_later_only(module: str, unneeded: tuple[str, ...]) -> None:
     assert list_imported(module).isdisjoint(unneeded)

@@ -10,7 +10,7 @@ import pytest
 import time_machine
 
 from dockbell.app import scheduler as module
-from dockbell.app.scheduler import Alarm, Scheduler, next_time
+from dockbell.app.scheduler import Alarm, Scheduler
 from dockbell.host.system import elapsed
 
 SATURDAY = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -76,23 +76,6 @@ async def test_a_loop_that_is_late_skips_no_ring(caplog: pytest.LogCaptureFixtur
             asyncio.get_running_loop().call_soon(time.sleep, 0.005)
         await anyio.wait_all_tasks_blocked()
     assert not [each for each in caplog.messages if "skipped" in each]
-
-
-@pytest.mark.parametrize(
-    ("every", "due"),
-    [
-        (timedelta(hours=24), SATURDAY + timedelta(hours=24)),
-        ("30 6 * * mon-fri", datetime(2026, 11, 23, 6, 30, tzinfo=UTC)),
-        ("0 12 * * sat", datetime(2026, 11, 28, 12, tzinfo=UTC)),
-    ],
-)
-def test_the_next_time_counts_from_the_last(every: timedelta | str, due: datetime) -> None:
-    assert next_time(every, SATURDAY) == due
-
-
-@pytest.mark.parametrize("before", [timedelta(microseconds=1), timedelta(seconds=0.4), timedelta(seconds=1)])
-def test_a_crontab_time_just_after_the_last_run_is_not_skipped(before: timedelta) -> None:
-    assert next_time("0 * * * *", SATURDAY - before) == SATURDAY
 
 
 # The wall clock steps ------------------------------------------------------------------------------------------------

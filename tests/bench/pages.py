@@ -17,7 +17,7 @@ import anyio
 
 from dockbell.app import now, open_command_store, open_read_store
 from dockbell.app.agents import assemble
-from dockbell.app.scheduler import next_time
+from dockbell.app.next_time import next_time
 from dockbell.config import Config
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector

@@ -8,7 +8,7 @@ from apscheduler.triggers.cron import CronTrigger
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.app.scheduler import next_time
+from dockbell.app.next_time import next_time
 from dockbell.config import format_duration, parse_duration
 from dockbell.config.values import check_cron, conceal_url, find_taken, redact_url, show, split_url
 

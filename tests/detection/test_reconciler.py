@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from dockbell.admin.commands import purge_record
 from dockbell.admin.reasons import list_reasons
 from dockbell.admin.status import load_status
-from dockbell.app.scheduler import next_time
+from dockbell.app.next_time import next_time
 from dockbell.config import FeedSettings
 from dockbell.core.comparing import known_pages
 from dockbell.core.comparing.seen_rows import SeenRows

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import httpx
 
-from dockbell.app.scheduler import next_time
+from dockbell.app.next_time import next_time
 from dockbell.config import Config, validate
 from dockbell.core.model import Event, Feed
 from dockbell.ports import FeedState

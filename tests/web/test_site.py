@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from dockbell import __version__
-from dockbell.app.scheduler import next_time
+from dockbell.app.next_time import next_time
 from dockbell.config import Secret, WebSettings
 from dockbell.errors import ConfigError
 from dockbell.stores.sqlite import SqliteReadStore

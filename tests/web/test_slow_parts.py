@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dockbell.app.scheduler import next_time
+from dockbell.app.next_time import next_time
 from dockbell.config import Config
 from dockbell.core.delays import QUARTER, MeasuredDelays, find_bucket
 from dockbell.core.model import Feed

@@ -20,8 +20,9 @@ from dockbell.app import opening
 from dockbell.app.agent_task import AgentTask
 from dockbell.app.agents import Agents, open_news
 from dockbell.app.changes import Changes
+from dockbell.app.next_time import next_time
 from dockbell.app.revisions import Revisions
-from dockbell.app.scheduler import Scheduler, next_time
+from dockbell.app.scheduler import Scheduler
 from dockbell.app.serving import Serving
 from dockbell.app.sharing import Sharing
 from dockbell.app.source_loader import SourceLoader, retry_in_outage

@@ -1,8 +1,8 @@
 """When things are due. Alarms ring then; what is done belongs to the agents, in the task group.
 
-APScheduler decides when what repeats is due, and reads crontab lines. A job of it is a bare asyncio task that outlives
-a cancelled task group and swallows its end, so a job here only rings an alarm, and the agent that waits for it does the
-work. What is due once, after a delay, has a timer of the loop: each reading of each feed sets one.
+APScheduler decides when what repeats is due. A job of it is a bare asyncio task that outlives a cancelled task group
+and swallows its end, so a job here only rings an alarm, and the agent that waits for it does the work. What is due
+once, after a delay, has a timer of the loop: each reading of each feed sets one.
 
 APScheduler reckons in wall time, which steps: an hour back, and every interval would stop for an hour; years ahead, and
 it would count every interval of those years. The loop's clock stands still while the machine sleeps. So intervals and
@@ -24,7 +24,6 @@ from apscheduler.job import Job
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
-from apscheduler.triggers.cron import CronTrigger
 
 from dockbell.host.system import elapsed
 
@@ -33,8 +32,6 @@ _PARTED: Final = timedelta(seconds=2)
 _EARLY: Final = timedelta(milliseconds=50)
 _ZERO: Final = timedelta(0)
 _LONGEST: Final = timedelta(days=3650)
-_GRAIN: Final = timedelta(microseconds=1)
-"""What makes APScheduler's "not before" an "after"."""
 
 
 class Alarm:
@@ -189,12 +186,3 @@ class Scheduler(AbstractAsyncContextManager["Scheduler"]):
 def _read_clocks() -> tuple[timedelta, timedelta, timedelta]:
     """Return the wall clock, the steady one and the loop's, each as the time since its origin."""
     return timedelta(seconds=time.time()), elapsed(), timedelta(seconds=time.monotonic())
-
-
-def next_time(every: timedelta | str, after: datetime) -> datetime:
-    """Return when something is due that was last done at ``after``, at an interval or by a crontab line."""
-    if isinstance(every, timedelta):
-        return after + every
-    due: datetime | None = CronTrigger.from_crontab(every, UTC).get_next_fire_time(None, after + _GRAIN)
-    assert due is not None
-    return due

@@ -15,7 +15,7 @@ from dockbell.admin.status import Status
 from dockbell.app import opening
 from dockbell.app.agent_task import AgentTask
 from dockbell.app.agents import Agents
-from dockbell.app.scheduler import next_time
+from dockbell.app.next_time import next_time
 from dockbell.config import Config, WebSettings
 from dockbell.core.model import Feed
 from dockbell.ports import ReadStore

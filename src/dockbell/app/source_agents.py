@@ -14,7 +14,8 @@ from anyio.abc import TaskGroup
 
 from dockbell.app import opening
 from dockbell.app.agent_task import AgentTask
-from dockbell.app.scheduler import Alarm, Scheduler, next_time
+from dockbell.app.next_time import next_time
+from dockbell.app.scheduler import Alarm, Scheduler
 from dockbell.config import ResourceSettings
 from dockbell.config.tables import SourceSettings
 from dockbell.core.model import Feed

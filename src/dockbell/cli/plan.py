@@ -97,7 +97,7 @@ def plan(
     from dockbell.admin.plan_as_json import describe_plan
     from dockbell.admin.plan_options import Setup, read_changes, read_records
     from dockbell.admin.planning import give_facts, make_plan
-    from dockbell.app.scheduler import next_time
+    from dockbell.app.next_time import next_time
     from dockbell.core.model import Feed
 
     config, at = read_followed(config_path), app.now()

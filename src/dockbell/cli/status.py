@@ -91,7 +91,7 @@ async def _load(config: Config, read_store: ReadStore) -> Status:
     from dockbell import app
     from dockbell.admin.silence import Silences
     from dockbell.admin.status import load_status
-    from dockbell.app.scheduler import next_time
+    from dockbell.app.next_time import next_time
 
     found = await load_status(
         read_store, config.feeds(), config.sinks, at=app.now(), holder=app.find_holder(config), next_time=next_time

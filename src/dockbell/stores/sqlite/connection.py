@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
+from collections.abc import Iterable
+from functools import cache
+from itertools import chain, islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dockbell.errors import StoreError, StoreIncompatible, StoreMissing
 from dockbell.stores.sqlite.migrations import MIGRATIONS
@@ -13,10 +17,40 @@ from dockbell.stores.sqlite.schema import check_version
 
 _BUSY_TIMEOUT_SECONDS: Final = 30
 _CACHED_STATEMENTS: Final = 512
+_ROWS_AT_ONCE: Final = 25
+_INSERT: Final = re.compile(r"(INSERT INTO \w+ \([\w, ]+\) VALUES )(\([?, ]+\))((?: ON CONFLICT .+)?)")
 _LOOKED_INTO: Final[dict[tuple[int, int], int]] = {}
 """Stores that were looked into without SQLite, by device and number. They stay open: closing a file ends the locks that
 SQLite has on it in this process, and who comes then deletes the log under it (https://www.sqlite.org/howtocorrupt.html,
 2.2)."""
+
+
+class JoiningConnection(sqlite3.Connection):
+    """Inserts 25 rows by one statement where one statement is to be executed for each of many rows.
+
+    That takes two thirds of the time. The driver releases Python's lock for each statement, and all other threads
+    compete for it: they have to wait for a 25th of the statements.
+    """
+
+    def executemany(self, statement: str, values: Iterable[Any], /) -> sqlite3.Cursor:
+        """Execute a statement for each set of values; the cursor does not tell how many rows were written."""
+        joined = _join(statement)
+        rows = iter(values)
+        if joined is not None:
+            while len(some := list(islice(rows, _ROWS_AT_ONCE))) == _ROWS_AT_ONCE:
+                self.execute(joined, list(chain.from_iterable(some)))
+            rows = iter(some)
+        return super().executemany(statement, rows)
+
+
+@cache
+def _join(statement: str) -> str | None:
+    """Return the statement that inserts many rows instead of one; None where it is no such statement."""
+    insert = _INSERT.fullmatch(statement)
+    if insert is None:
+        return None
+    head, row, tail = insert.groups()
+    return head + ", ".join([row] * _ROWS_AT_ONCE) + tail
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -27,6 +61,7 @@ def connect(path: Path) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
         cached_statements=_CACHED_STATEMENTS,
+        factory=JoiningConnection,
     )
     # What is deleted is overwritten, as personal data must be; it costs a twentieth of what writing does.
     connection.execute("PRAGMA secure_delete = ON")

@@ -36,7 +36,7 @@ from dockbell.core.diff import diff
 from dockbell.core.document import DEPTH_MAX, decode
 from dockbell.core.key import key_of
 from dockbell.core.model import Page
-from dockbell.core.moment import from_micros, micros
+from dockbell.core.moment import from_micros, micros, to_micros
 
 _MODIFIED: Final = attrgetter("modified")
 _KEY_AND_MODIFIED: Final = attrgetter("key", "modified")
@@ -128,18 +128,22 @@ class PageComparison:
         the fingerprint until its content changes.
         """
         context, result, identity = self._context, self._result, self._rules.identity
-        others, oldest = [], None
+        if context.emits:
+            return list(differing)
+        is_baseline, is_dated, was_there = context.baseline, identity.is_modification_dated, context.was_there
+        answered_at, others, oldest = self._page.answered_at, [], None
         for each in differing:
             date = identity.date(each.head)
-            is_silent = context.baseline if date is None else context.was_there(date, self._page.answered_at)
-            if each.known is not None or not is_silent or context.emits or not _is_plain(each.raw):
+            is_silent = is_baseline if date is None else was_there(date, answered_at)
+            if each.known is not None or not is_silent or not _is_plain(each.raw):
                 others.append(each)
                 continue
-            modified = micros(date) if identity.is_modification_dated else None
-            result.skipped += context.settles
+            modified = None if date is None or not is_dated else to_micros(date)
             result.writes.append(Write(None, each.key.text, each.raw_hash, each.raw_hash, modified, 0, each.raw))
             if modified is not None and (oldest is None or modified < oldest):
                 oldest = modified
+        if context.settles:
+            result.skipped += len(result.writes)
         result.oldest_unseen = None if oldest is None else from_micros(oldest)
         return others
 
@@ -305,4 +309,5 @@ def _fingerprint(raw: bytes, canon: Canon) -> bytes | None:
 
 def _is_plain(raw: bytes) -> bool:
     """Return whether a record can certainly be decoded, as far as a cheap look tells."""
-    return raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX and b"\\ud" not in raw
+    # A single byte is found five times as fast as three, and most records have no backslash.
+    return raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX and (b"\\" not in raw or b"\\ud" not in raw)

@@ -28,8 +28,8 @@ SQLite has on it in this process, and who comes then deletes the log under it (h
 class JoiningConnection(sqlite3.Connection):
     """Inserts 25 rows by one statement where one statement is to be executed for each of many rows.
 
-    That takes two thirds of the time. The driver releases Python's lock for each statement, and all other threads
-    compete for it: they have to wait for a 25th of the statements.
+    That takes two thirds of the time. And for each statement the driver releases the interpreter's lock, and waits for
+    the other threads to get it back.
     """
 
     def executemany(self, statement: str, values: Iterable[Any], /) -> sqlite3.Cursor:

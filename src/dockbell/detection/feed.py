@@ -122,11 +122,13 @@ class TrackedFeed:
 
     async def reload(self) -> FeedState:
         """Read the feed's state from the store again, after it was changed there."""
+        before = None if self._detector is None or self._state is None else self._state.shape
         self._state, self._is_outdated = await self.store.open(), False
         self.profile.load(self._state)
-        if self._state.shape is not None:
-            self.profile.use_shape(self._state.shape)
-            self._detector = make_detector(self.feed, self.settings, self._state.shape, self.erasure)
+        shape = self._state.shape
+        if shape is not None and shape != before:
+            self.profile.use_shape(shape)
+            self._detector = make_detector(self.feed, self.settings, shape, self.erasure)
         return self._state
 
     @property

@@ -24,6 +24,7 @@ from anyio.streams.tls import TLSStream
 _IDLE_MOST: Final = 50.0
 """Seconds that a connection may be idle; many servers and firewalls end it after a minute."""
 _READ_MOST: Final = 64 * 1024  # more would hold up others where a server sends very small chunks
+_READ_MOST_UNCHUNKED: Final = 256 * 1024
 _HEAD_MOST: Final = 100 * 1024
 _BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
@@ -58,7 +59,10 @@ class HttpConnection(httpx.AsyncBaseTransport):
         while isinstance(event, h11.InformationalResponse):
             event = await self.receive(stream)
         assert isinstance(event, h11.Response)  # h11 refuses what a server may not say first
-        return httpx.Response(event.status_code, headers=event.headers.raw_items(), stream=_Body(self, stream))
+        # h11 reads a body in chunks wherever it finds this header.
+        is_chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
+        body = _Body(self, stream, _READ_MOST if is_chunked else _READ_MOST_UNCHUNKED)
+        return httpx.Response(event.status_code, headers=event.headers.raw_items(), stream=body)
 
     def _write(self, request: httpx.Request) -> bytes:
         """Return the text of a request, which holds the key: no frame that waits may have it, nor an error's."""
@@ -76,14 +80,14 @@ class HttpConnection(httpx.AsyncBaseTransport):
             problem = str(error)
         raise httpx.LocalProtocolError(problem)
 
-    async def receive(self, stream: anyio.abc.ByteStream) -> h11.Event | type[h11.PAUSED]:
-        """Return what comes next of the response."""
+    async def receive(self, stream: anyio.abc.ByteStream, most: int = _READ_MOST) -> h11.Event | type[h11.PAUSED]:
+        """Return what comes next of the response; read so many bytes at once at most."""
         while True:
             try:
                 event = self._http.next_event()
                 if isinstance(event, h11.Event) or event is h11.PAUSED:
                     return event
-                received = await stream.receive(_READ_MOST)
+                received = await stream.receive(most)
             except h11.RemoteProtocolError as error:
                 raise httpx.RemoteProtocolError(str(error)) from error
             except anyio.EndOfStream:
@@ -144,14 +148,15 @@ class HttpConnection(httpx.AsyncBaseTransport):
 class _Body(httpx.AsyncByteStream):
     """The body of a response, as it comes."""
 
-    def __init__(self, connection: HttpConnection, stream: anyio.abc.ByteStream) -> None:
+    def __init__(self, connection: HttpConnection, stream: anyio.abc.ByteStream, read_most: int) -> None:
         self._connection = connection
         self._stream = stream
+        self._read_most = read_most
         self._is_open = True
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
-            event = await self._connection.receive(self._stream)
+            event = await self._connection.receive(self._stream, self._read_most)
             if not isinstance(event, h11.Data):
                 return
             yield event.data

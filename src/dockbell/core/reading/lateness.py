@@ -79,6 +79,8 @@ class Lateness:
 
     def quantile(self, now: datetime) -> timedelta:
         """Return the lateness that all occasions stay within but one, or but one in 10,000; zero where none is late."""
+        if not self.late:
+            return _NONE
         known = self._age(now)
         left = max(1.0, _TAIL * (known.on_time + sum(weight for _, weight in known.late)))
         for bucket, weight in reversed(known.late):
@@ -89,7 +91,8 @@ class Lateness:
 
     def lookback(self, now: datetime) -> timedelta:
         """Return how far polls should look back: whole steps of 10 s, so that one run and its repeat mostly agree."""
-        wanted = max(AUTO_LOOKBACK, self.quantile(now) * _FACTOR, self._age(now).raised)
+        raised = self._age(now).raised if self.raised else _NONE
+        wanted = max(AUTO_LOOKBACK, self.quantile(now) * _FACTOR, raised)
         return min(-(-wanted // _STEP) * _STEP, MOST_LOOKBACK)
 
     def to_json(self) -> str:

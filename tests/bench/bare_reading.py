@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,6 +20,8 @@ import msgspec
 
 from tests.bench.processes import Cost, Meter
 
+POLLED: Final = "shipments"
+POLLS: Final = 200
 _QUERIES: Final[dict[str, dict[str, str]]] = {
     "shipments": {},
     "packages": {},
@@ -32,6 +36,7 @@ _SCHEMA: Final = """
         id INTEGER PRIMARY KEY, resource TEXT, key TEXT, hash BLOB, UNIQUE (resource, key)
     );
     CREATE TABLE IF NOT EXISTS bodies (record INTEGER PRIMARY KEY, body BLOB);
+    CREATE TABLE IF NOT EXISTS positions (resource TEXT PRIMARY KEY, since TEXT);
 """
 _PAGE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RECORDS: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -61,30 +66,60 @@ def read_changing_cycle(url: str, path: Path) -> Cost:
     return asyncio.run(_read_all(url, path, _update, ("stock", "warehouses")))
 
 
+def poll(url: str, path: Path) -> Cost:
+    """Ask again and again for what was modified in the last minute that saw a change, compare it, and store that."""
+    return asyncio.run(_poll(url, path))
+
+
+async def _poll(url: str, path: Path) -> Cost:
+    async with _opening(url, path) as (connection, client):
+        dates = [max(_ANY.decode(raw)["updated_at"] for raw in page) async for page in _read_pages(client, POLLED)]
+        since = (datetime.fromisoformat(max(dates)) - timedelta(minutes=1)).isoformat()
+        count, meter = 0, Meter()
+        for _ in range(POLLS):
+            async for records in _read_pages(client, POLLED, updated_since=since):
+                _compare(connection, POLLED, _take(records))
+                count += len(records)
+            connection.execute(
+                "INSERT INTO positions VALUES (?, ?) ON CONFLICT (resource) DO UPDATE SET since = excluded.since",
+                (POLLED, since),
+            )
+        return meter.read(count, pages=POLLS, written=connection.total_changes)
+
+
 async def _read_all(
     url: str,
     path: Path,
     use: Callable[[sqlite3.Connection, str, _Rows], None],
     resources: Iterable[str] = _QUERIES,
 ) -> Cost:
+    async with _opening(url, path) as (connection, client):
+        count = pages = 0
+        meter = Meter()
+        for resource in resources:
+            async for records in _read_pages(client, resource):
+                use(connection, resource, _take(records))
+                count += len(records)
+                pages += 1
+        return meter.read(count, pages=pages, written=connection.total_changes)
+
+
+@asynccontextmanager
+async def _opening(url: str, path: Path) -> AsyncIterator[tuple[sqlite3.Connection, httpx.AsyncClient]]:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.executescript(_SCHEMA)
     headers = {"authorization": "Bearer sandbox"}
     limits = httpx.Limits(max_connections=1)
     async with httpx.AsyncClient(base_url=url, headers=headers, limits=limits, trust_env=False) as client:
-        count = pages = 0
-        meter = Meter()
-        for resource in resources:
-            async for records in _read_pages(client, resource):
-                rows = [(_ANY.decode(raw)["id"], blake2b(raw, digest_size=16).digest(), bytes(raw)) for raw in records]
-                use(connection, resource, rows)
-                count += len(rows)
-                pages += 1
-        return meter.read(count, pages=pages, written=connection.total_changes)
+        yield connection, client
 
 
-async def _read_pages(client: httpx.AsyncClient, resource: str) -> AsyncIterator[list[msgspec.Raw]]:
-    params: dict[str, Any] = {"limit": 200, **_QUERIES[resource]}
+def _take(records: Iterable[msgspec.Raw]) -> _Rows:
+    return [(_ANY.decode(raw)["id"], blake2b(raw, digest_size=16).digest(), bytes(raw)) for raw in records]
+
+
+async def _read_pages(client: httpx.AsyncClient, resource: str, **query: str) -> AsyncIterator[list[msgspec.Raw]]:
+    params: dict[str, Any] = {"limit": 200, **_QUERIES[resource], **query}
     while True:
         response = await client.get(f"/v1/{resource}", params=params)
         page = _PAGE.decode(response.raise_for_status().content)

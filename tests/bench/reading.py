@@ -44,6 +44,11 @@ def read_cycle(url: str, path: Path) -> Cost:
     )
 
 
+def poll(url: str, path: Path) -> Cost:
+    """Poll one feed again and again, as a daemon does that has run for a while; nothing changes meanwhile."""
+    return anyio.run(_poll, make_config(url, path))
+
+
 def fill(url: str, path: Path) -> Cost:
     """Read everything for the first time, with an event for each record."""
     resources = {name: {"first_pass": "emit"} for name in RESOURCES}
@@ -81,6 +86,21 @@ async def _read_all(config: Config, resources: Collection[str] = RESOURCES, befo
         )
 
 
+async def _poll(config: Config) -> Cost:
+    async with assemble(config, Telemetry()) as agents:
+        assert isinstance(agents.store, SqliteStore)
+        await agents.load()
+        (poller,) = [each.poller for feed, each in agents.feeds.items() if feed.resource == bare_reading.POLLED]
+        assert poller is not None
+        for _ in range(20):
+            await poller.run_once()
+        database = agents.store.engine.writer
+        meter, written = Meter(), database.total_changes
+        runs = [await poller.run_once() for _ in range(bare_reading.POLLS)]
+        count = sum(run.records for run in runs if run is not None)
+        return meter.read(count, pages=len(runs), written=database.total_changes - written)
+
+
 def measure_reading(records: int, rounds: int) -> None:
     """Print what reading costs."""
     measurements = {
@@ -90,6 +110,8 @@ def measure_reading(records: int, rounds: int) -> None:
         "unchanged pass, dockbell": (read_all, "dockbell.db"),
         f"idle cycle, {BARE}": (bare_reading.read_cycle, "bare.db"),
         "idle cycle, dockbell": (read_cycle, "dockbell.db"),
+        f"idle polls, {BARE}": (bare_reading.poll, "bare.db"),
+        "idle polls, dockbell": (poll, "dockbell.db"),
     }
     changing = {
         f"cycle with changes, {BARE}": (bare_reading.read_changing_cycle, "bare.db"),

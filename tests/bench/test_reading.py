@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench import bare_reading
 from tests.bench.processes import Cost, run_alone, serving
-from tests.bench.reading import read_all, read_cycle
+from tests.bench.reading import poll, read_all, read_cycle
 from tests.bench.servers import serve_sandbox
 
 Measure = Callable[[str, Path], Cost]
@@ -17,6 +17,7 @@ EXPECTED: Final[Mapping[str, tuple[Measure, Measure, float]]] = {
     "first read": (bare_reading.read_first, read_all, 0.45),
     "unchanged pass": (bare_reading.read_again, read_all, 0.52),
     "idle cycle": (bare_reading.read_cycle, read_cycle, 1.1),
+    "idle polls": (bare_reading.poll, poll, 0.5),
 }
 """The bare loop, dockbell, and how much CPU the first takes of what the second does (docs/benchmarks.md)."""
 LOST_MOST: Final = 1 / 3

@@ -146,7 +146,7 @@ class House:
         """Ask on a connection of its own, as a probe does."""
         connection = HTTPConnection("127.0.0.1", self.web, timeout=5)
         try:
-            # At once, in the thread of the strangers: a client that is silent while 48 others connect is replaced.
+            # At once, in the thread of the strangers: a client that is silent while enough others connect is replaced.
             connection.request("GET", place)
             answer = await anyio.to_thread.run_sync(connection.getresponse)
             content = await anyio.to_thread.run_sync(answer.read)

@@ -64,7 +64,7 @@ def test_where_nobody_is_idle_there_are_spare_places_which_the_newest_have() -> 
     assert len(limiter) == 4
 
 
-def test_in_the_reserve_a_probe_that_is_being_answered_is_replaced_last() -> None:
+def test_in_the_reserve_who_was_answered_or_does_not_read_is_replaced_first() -> None:
     limiter = ConnectionLimiter(1, 3)
     connect(limiter, FakeClient(), activity=Activity.BUSY)
     probe, not_reading, answered = (FakeClient() for _ in range(3))
@@ -72,10 +72,24 @@ def test_in_the_reserve_a_probe_that_is_being_answered_is_replaced_last() -> Non
     connect(limiter, answered, activity=Activity.IDLE)
     not_reading.has_taken_all = False
     left = []
-    for _ in range(4):
-        connect(limiter, FakeClient(), activity=Activity.BUSY)
+    for _ in range(2):
+        connect(limiter, FakeClient())
         left.append([each.is_there for each in (probe, not_reading, answered)])
-    assert left == [[True, False, True], [True, False, False], [False, False, False], [False, False, False]]
+    assert left == [[True, False, True], [True, False, False]]
+
+
+@pytest.mark.parametrize("crowd", [Activity.SILENT, Activity.BUSY])
+def test_in_the_reserve_a_crowd_of_one_kind_does_not_drive_out_the_other(crowd: Activity) -> None:
+    limiter = ConnectionLimiter(1, 6)
+    connect(limiter, FakeClient(), activity=Activity.BUSY)
+    probe = FakeClient()
+    connect(limiter, probe, activity=Activity.BUSY if crowd is Activity.SILENT else Activity.SILENT)
+    clients = [FakeClient() for _ in range(50)]
+    for client in clients:
+        connect(limiter, client, activity=crowd)
+    assert probe.is_there
+    assert sum(client.is_there for client in clients) == 5
+    assert all(client.is_there for client in clients[-3:])
 
 
 def test_one_address_takes_half_of_the_places_at_most() -> None:

@@ -70,8 +70,9 @@ class ConnectionLimiter:
     The number of connections is limited, and one network may have half of them. At the limit a new client replaces one
     that is not being answered: first one that was refused, then one that has not sent its whole request, then one that
     was answered, and at last one that does not read what it is sent. Where none can be replaced, the client takes a
-    connection of the reserve: it is answered there if it is a probe, else it is told to come again. In the reserve a
-    new client replaces the oldest one, but a probe that is being answered last.
+    connection of the reserve: it is answered there if it is a probe, else it is told to come again. In the
+    reserve a new client replaces one that was answered or does not read; else the oldest of those that are silent, or
+    of those that are being answered, whichever are more: a crowd of one kind does not drive out the other.
 
     Attributes:
         refusals: How many clients were refused or replaced until now, the last of them from ``last_refused``.
@@ -155,7 +156,7 @@ class ConnectionLimiter:
     def _add_to_reserve(self, client: Client) -> None:
         """Add a client to the reserve, in place of another one where it is full."""
         if len(self._reserve) >= self.reserve:
-            replaced = next(self._find_replaceable_in_reserve(), next(iter(self._reserve)))
+            replaced = self._find_replaceable_in_reserve()
             self.remove(replaced)
             replaced.abort()
         self._reserve[client] = Activity.SILENT
@@ -172,10 +173,13 @@ class ConnectionLimiter:
             yield from (client for client in self._by_activity[activity] if client.has_taken_all)
         yield from (client for client in self._activities if client.is_stalled)
 
-    def _find_replaceable_in_reserve(self) -> Iterator[Client]:
+    def _find_replaceable_in_reserve(self) -> Client:
+        by_activity: dict[Activity, list[Client]] = {activity: [] for activity in Activity}
         for client, activity in self._reserve.items():
-            if activity is not Activity.BUSY or not client.has_taken_all:
-                yield client
+            by_activity[activity if client.has_taken_all else Activity.REFUSED].append(client)
+        silent, busy = by_activity[Activity.SILENT], by_activity[Activity.BUSY]
+        done = by_activity[Activity.REFUSED] + by_activity[Activity.IDLE]
+        return (done or (silent if len(silent) >= len(busy) else busy))[0]
 
     def _drop(self, client: Client) -> None:
         self.remove(client)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,21 @@ def test_a_row_that_comes_twice_among_many_is_written_over(tmp_path: Path) -> No
     assert found == [(number, str(50 + number)) for number in range(10)]
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(1,), (2, "b", 3), *((number, "") for number in range(3, 26))],
+        [{"number": each, "word": ""} for each in range(30)],
+    ],
+)
+def test_rows_of_another_shape_are_refused_as_the_driver_does(tmp_path: Path, rows: list[Any]) -> None:
+    with closing(connect(tmp_path / "dockbell.db")) as connection:
+        connection.execute("CREATE TABLE words (number PRIMARY KEY, word)")
+        with pytest.raises(sqlite3.ProgrammingError):
+            connection.executemany(INSERT, rows)
+        assert connection.execute("SELECT count(*) FROM words").fetchone() == (0,)
+
+
 def test_many_rows_are_inserted_by_few_statements(tmp_path: Path) -> None:
     statements: list[str] = []
     with closing(connect(tmp_path / "dockbell.db")) as connection:
@@ -61,6 +77,6 @@ def test_an_insert_that_fails_among_many_is_an_error_and_can_be_undone(tmp_path:
         connection.execute("CREATE TABLE numbers (number PRIMARY KEY)")
         connection.execute("BEGIN")
         with pytest.raises(sqlite3.IntegrityError):
-            connection.executemany("INSERT INTO numbers (number) VALUES (?)", ((number % 30,) for number in range(40)))
+            connection.executemany("INSERT INTO numbers (number) VALUES (?)", ((number % 20,) for number in range(40)))
         connection.execute("ROLLBACK")
         assert connection.execute("SELECT count(*) FROM numbers").fetchone() == (0,)

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterable
-from functools import cache
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from dockbell.stores.sqlite.schema import check_version
 _BUSY_TIMEOUT_SECONDS: Final = 30
 _CACHED_STATEMENTS: Final = 512
 _ROWS_AT_ONCE: Final = 25
-_INSERT: Final = re.compile(r"(INSERT INTO \w+ \([\w, ]+\) VALUES )(\([?, ]+\))((?: ON CONFLICT .+)?)")
+_INSERT: Final = re.compile(r"(INSERT INTO \w+ \([\w, ]+\) VALUES )(\([?, ]+\))((?: ON CONFLICT [^?:]+)?)")
 _LOOKED_INTO: Final[dict[tuple[int, int], int]] = {}
 """Stores that were looked into without SQLite, by device and number. They stay open: closing a file ends the locks that
 SQLite has on it in this process, and who comes then deletes the log under it (https://www.sqlite.org/howtocorrupt.html,
@@ -28,29 +28,35 @@ SQLite has on it in this process, and who comes then deletes the log under it (h
 class JoiningConnection(sqlite3.Connection):
     """Inserts 25 rows by one statement where one statement is to be executed for each of many rows.
 
-    That takes two thirds of the time. And for each statement the driver releases the interpreter's lock, and waits for
-    the other threads to get it back.
+    That takes two thirds of the time. And the driver releases the interpreter's lock for each statement, and must then
+    wait for its turn among the other threads.
     """
 
     def executemany(self, statement: str, values: Iterable[Any], /) -> sqlite3.Cursor:
-        """Execute a statement for each set of values; the cursor does not tell how many rows were written."""
-        joined = _join(statement)
+        """Execute a statement for each row; of inserted rows the cursor does not tell how many there were."""
+        if (found := _join(statement)) is None:
+            return super().executemany(statement, values)
+        joined, width = found
         rows = iter(values)
-        if joined is not None:
-            while len(some := list(islice(rows, _ROWS_AT_ONCE))) == _ROWS_AT_ONCE:
-                self.execute(joined, list(chain.from_iterable(some)))
-            rows = iter(some)
-        return super().executemany(statement, rows)
+        while len(some := list(islice(rows, _ROWS_AT_ONCE))) == _ROWS_AT_ONCE and _are_rows(some, width):
+            self.execute(joined, list(chain.from_iterable(some)))
+        super().executemany(statement, chain(some, rows))
+        return self.cursor()
 
 
-@cache
-def _join(statement: str) -> str | None:
-    """Return the statement that inserts many rows instead of one; None where it is no such statement."""
+@lru_cache(maxsize=256)
+def _join(statement: str) -> tuple[str, int] | None:
+    """Return the statement that inserts 25 rows, and how many values a row has; None where it inserts no rows."""
     insert = _INSERT.fullmatch(statement)
     if insert is None:
         return None
     head, row, tail = insert.groups()
-    return head + ", ".join([row] * _ROWS_AT_ONCE) + tail
+    return head + ", ".join([row] * _ROWS_AT_ONCE) + tail, row.count("?")
+
+
+def _are_rows(rows: list[Any], width: int) -> bool:
+    """Return whether these can be joined; the driver tells what is wrong with others, one by one."""
+    return {*map(len, rows)} == {width} and not any(isinstance(row, dict) for row in rows)
 
 
 def connect(path: Path) -> sqlite3.Connection:

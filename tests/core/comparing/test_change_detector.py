@@ -319,6 +319,12 @@ def test_a_record_without_a_key_is_left_out_and_the_rest_is_judged() -> None:
     assert [change.key.text for change in page_diff.changes] == ["shp_1"]
 
 
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\\uD83D", b"\\uDE00"])
+def test_a_record_of_a_first_read_that_cannot_be_read_whole_is_in_quarantine(half: bytes) -> None:
+    page_diff = read(StoredRecords(), shipment(), b'{"id": "shp_2", "note": "' + half + b'"}', context=FIRST)
+    assert ([write.key for write in page_diff.writes], [bad.key for bad in page_diff.bad]) == (["shp_1"], ["shp_2"])
+
+
 def test_a_record_that_cannot_be_read_whole_is_there_and_in_quarantine_under_its_key() -> None:
     stored = StoredRecords()
     read(stored, shipment(), shipment(2))

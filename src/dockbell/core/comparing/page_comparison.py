@@ -9,6 +9,7 @@ A record without a usable key, one that cannot be read, and two different record
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from operator import attrgetter
@@ -40,6 +41,7 @@ from dockbell.core.moment import from_micros, micros, to_micros
 
 _MODIFIED: Final = attrgetter("modified")
 _KEY_AND_MODIFIED: Final = attrgetter("key", "modified")
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _DOUBLED: Final = "appears twice on one page with different content"
 _DOUBLED_MOST: Final = 3
 _DOUBLED_SHARE: Final = 0.25
@@ -309,5 +311,5 @@ def _fingerprint(raw: bytes, canon: Canon) -> bytes | None:
 
 def _is_plain(raw: bytes) -> bool:
     """Return whether a record can certainly be decoded, as far as a cheap look tells."""
-    # A single byte is found five times as fast as three, and most records have no backslash.
-    return raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX and (b"\\" not in raw or b"\\ud" not in raw)
+    # Most records have no backslash, and a single byte is found faster than a pattern.
+    return raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX and (b"\\" not in raw or not _SURROGATE.search(raw))

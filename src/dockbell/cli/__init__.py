@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import sys
 
 import click
 
@@ -13,8 +14,10 @@ from dockbell.cli.group import LazyGroup
 
 # pydantic would look through all that is installed for plugins of its own, which have no business here: 10 ms.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-# Python ends with a look for garbage in all that there is, though the memory is given back anyway: 60 ms.
-atexit.register(gc.freeze)
+# At exit Python collects garbage among all objects once more, though the memory is given back anyway: 60 ms. In
+# development mode it reports what was not closed.
+if not sys.flags.dev_mode:
+    atexit.register(gc.freeze)
 
 # Where each command is, and what it says of itself: here too, so that --help comes without importing it.
 _SECTIONS = {

@@ -106,6 +106,7 @@ class TrackedFeed:
         self._state: FeedState | None = None
         self._is_outdated = False  # a run failed while its end was being stored: only the store knows whether it is
         self._detector: ChangeDetector | None = None
+        self._detected_shape: Shape | None = None  # what the detector was made for
         self._end = anyio.Lock()  # of complete runs, so that one states what it ends before another looks for it
         self._is_key_doubted = False
         self._unanswered: set[tuple[str, str]] = set()
@@ -122,11 +123,11 @@ class TrackedFeed:
 
     async def reload(self) -> FeedState:
         """Read the feed's state from the store again, after it was changed there."""
-        before = None if self._detector is None or self._state is None else self._state.shape
         self._state, self._is_outdated = await self.store.open(), False
         self.profile.load(self._state)
         shape = self._state.shape
-        if shape is not None and shape != before:
+        if shape is not None and (self._detector is None or shape != self._detected_shape):
+            self._detected_shape = shape
             self.profile.use_shape(shape)
             self._detector = make_detector(self.feed, self.settings, shape, self.erasure)
         return self._state

@@ -96,9 +96,17 @@ async def _poll(config: Config) -> Cost:
             await poller.run_once()
         database = agents.store.engine.writer
         meter, written = Meter(), database.total_changes
-        runs = [await poller.run_once() for _ in range(bare_reading.POLLS)]
-        count = sum(run.records for run in runs if run is not None)
-        return meter.read(count, pages=len(runs), written=database.total_changes - written)
+        runs = []
+        for _ in range(bare_reading.POLLS):
+            run = await poller.run_once()
+            assert run is not None
+            assert not run.problem, run
+            runs.append(run)
+        return meter.read(
+            sum(run.records for run in runs),
+            pages=sum(run.pages for run in runs),
+            written=database.total_changes - written,
+        )
 
 
 def measure_reading(records: int, rounds: int) -> None:

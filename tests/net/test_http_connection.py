@@ -179,19 +179,14 @@ async def test_a_request_that_is_no_http_is_not_sent(connection: HttpConnection)
             await connection.handle_async_request(request)
 
 
-@pytest.mark.parametrize(
-    ("head", "most"),
-    [(b"transfer-encoding: chunked\r\n\r\n61A80\r\n", 65_536), (b"content-length: 400000\r\n\r\n", 262_144)],
-)
-async def test_a_body_in_chunks_is_read_a_small_part_at_a_time(
-    connection: HttpConnection, head: bytes, most: int
-) -> None:
+async def test_a_body_in_chunks_is_read_a_small_part_at_a_time(connection: HttpConnection) -> None:
     async def answer(writer: asyncio.StreamWriter, _: int) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\n" + head + b"x" * 400_000 + b"\r\n0\r\n\r\n" * (b"chunked" in head))
+        head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n61A80\r\n"
+        writer.write(head + b"x" * 400_000 + b"\r\n0\r\n\r\n")
 
     async with serving(answer) as url:
         response = await connection.handle_async_request(httpx.Request("GET", url))
         sizes = [len(part) async for part in response.aiter_raw()]
         await response.aclose()
     assert sum(sizes) == 400_000
-    assert max(sizes) <= most
+    assert max(sizes) <= 65_536

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from http import HTTPStatus
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -68,11 +69,11 @@ class ConnectionLimiter:
     """Limits how many clients are connected, and picks the connection that is closed for a new one.
 
     The number of connections is limited, and one network may have half of them. At the limit a new client replaces one
-    that is not being answered: first one that was refused, then one that has not sent its whole request, then one that
-    was answered, and at last one that does not read what it is sent. Where none can be replaced, the client takes a
-    connection of the reserve: it is answered there if it is a probe, else it is told to come again. In the
-    reserve a new client replaces one that was answered or does not read; else the oldest of those that are silent, or
-    of those that are being answered, whichever are more: a crowd of one kind does not drive out the other.
+    that is not being answered: first one that was refused, then one that has not sent its whole request, unless these
+    are few, then one that was answered, and at last one that does not read what it is sent. Where none can be replaced,
+    the client takes a connection of the reserve: it is answered there if it is a probe, else it is told to come again.
+    In the reserve a new client replaces one that was answered or does not read; else the oldest of those that are
+    silent, or of those that are being answered, whichever are more: a crowd of one kind does not drive out the other.
 
     Attributes:
         refusals: How many clients were refused or replaced until now, the last of them from ``last_refused``.
@@ -163,15 +164,24 @@ class ConnectionLimiter:
 
     def _replace(self, network: str | None) -> bool:
         """Disconnect one replaceable client, of a network where it is given; return whether there was one."""
-        client = next((client for client in self._find_replaceable() if network in (None, client.network)), None)
+        client = next(self._find_replaceable(network), None)
         if client is not None:
             self._drop(client)
         return client is not None
 
-    def _find_replaceable(self) -> Iterator[Client]:
-        for activity in (Activity.REFUSED, Activity.SILENT, Activity.IDLE):
-            yield from (client for client in self._by_activity[activity] if client.has_taken_all)
-        yield from (client for client in self._activities if client.is_stalled)
+    def _find_replaceable(self, network: str | None) -> Iterator[Client]:
+        yield from self._find_free(Activity.REFUSED, network)
+        # Who has just connected has said nothing yet: were these replaced while they are few, none would get a word in.
+        silent = list(islice(self._find_free(Activity.SILENT, network), self.reserve + 1))
+        if len(silent) > self.reserve:
+            yield silent[0]
+        yield from self._find_free(Activity.IDLE, network)
+        yield from (client for client in self._activities if client.is_stalled and network in (None, client.network))
+
+    def _find_free(self, activity: Activity, network: str | None) -> Iterator[Client]:
+        """Return those that do something, have read all that they were sent, and are of a network if it is given."""
+        clients = self._by_activity[activity]
+        return (each for each in clients if each.has_taken_all and network in (None, each.network))
 
     def _find_replaceable_in_reserve(self) -> Client:
         by_activity: dict[Activity, list[Client]] = {activity: [] for activity in Activity}

@@ -42,11 +42,11 @@ def test_whoever_comes_when_all_places_are_taken_takes_that_of_the_first_who_has
 
 
 def test_who_was_refused_leaves_first_then_who_is_silent_then_who_was_answered() -> None:
-    limiter = ConnectionLimiter(5, 1)
+    limiter = ConnectionLimiter(4, 1)
     busy, answered, silent, refused = (FakeClient() for _ in range(4))
     connect(limiter, busy, activity=Activity.BUSY)
     connect(limiter, answered, activity=Activity.IDLE)
-    connect(limiter, silent, FakeClient())
+    connect(limiter, silent)
     connect(limiter, refused, activity=Activity.REFUSED)
     left = []
     for _ in range(3):
@@ -56,8 +56,8 @@ def test_who_was_refused_leaves_first_then_who_is_silent_then_who_was_answered()
 
 
 def test_who_has_just_connected_is_not_replaced_by_the_next() -> None:
-    limiter = ConnectionLimiter(8, 2)
-    connect(limiter, *(FakeClient() for _ in range(6)), activity=Activity.BUSY)
+    limiter = ConnectionLimiter(16, 2)
+    connect(limiter, *(FakeClient() for _ in range(14)), activity=Activity.BUSY)
     early = [FakeClient(), FakeClient()]
     assert connect(limiter, *early) == [True, True]
     assert connect(limiter, *(FakeClient() for _ in range(9))) == [False] * 9

@@ -70,8 +70,10 @@ class ConnectionLimiter:
 
     The number of connections is limited, and one network may have half of them. At the limit a new client replaces one
     that is not being answered: first one that was refused, then one that has not sent its whole request, unless these
-    are few, then one that was answered, and at last one that does not read what it is sent. Where none can be replaced,
-    the client takes a connection of the reserve: it is answered there if it is a probe, else it is told to come again.
+    are an eighth or less, then one that was answered, and at last one that does not read what it is sent. Where none
+    can be replaced, the client takes a connection of the reserve: it is answered there if it is a probe, else it is
+    told to come again.
+
     In the reserve a new client replaces one that was answered or does not read; else the oldest of those that are
     silent, or of those that are being answered, whichever are more: a crowd of one kind does not drive out the other.
 
@@ -172,8 +174,9 @@ class ConnectionLimiter:
     def _find_replaceable(self, network: str | None) -> Iterator[Client]:
         yield from self._find_free(Activity.REFUSED, network)
         # Who has just connected has said nothing yet: were these replaced while they are few, none would get a word in.
-        silent = list(islice(self._find_free(Activity.SILENT, network), self.reserve + 1))
-        if len(silent) > self.reserve:
+        few = self.limit // 8
+        silent = list(islice(self._find_free(Activity.SILENT, network), few + 1))
+        if len(silent) > few:
             yield silent[0]
         yield from self._find_free(Activity.IDLE, network)
         yield from (client for client in self._activities if client.is_stalled and network in (None, client.network))

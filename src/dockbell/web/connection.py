@@ -173,7 +173,7 @@ class ConnectionLimiter:
 
     def _find_replaceable(self, network: str | None) -> Iterator[Client]:
         yield from self._find_free(Activity.REFUSED, network)
-        # Who has just connected has said nothing yet: were these replaced while they are few, none would get a word in.
+        # Every client is silent when it connects: where all others are busy, the next one would replace it unread.
         few = self.limit // 8
         silent = list(islice(self._find_free(Activity.SILENT, network), few + 1))
         if len(silent) > few:

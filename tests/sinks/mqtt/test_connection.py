@@ -21,13 +21,23 @@ from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.sinks.mqtt import MqttSettings, MqttSink, connecting
 from dockbell.sinks.mqtt.connecting import Login, connect
-from dockbell.sinks.mqtt.connection import Ack, Connection, Ending
+from dockbell.sinks.mqtt.connection import FIRST_ID, Ack, Connection, Ending
 from dockbell.sinks.mqtt.packets import Protocol, Publication, VersionRefused, VersionUnclear
 from dockbell.telemetry import SinkFails
 from tests.brokers import Broker, find_free_port
 from tests.sinks.conftest import Facts, make_delivery, running
 from tests.sinks.mqtt.conftest import make_sink, until
-from tests.sinks.mqtt.handmade import CONNECT, DISCONNECT, PINGREQ, PUBLISH, packet, read_packet
+from tests.sinks.mqtt.handmade import (
+    CONNECT,
+    DISCONNECT,
+    PINGREQ,
+    PUBLISH,
+    SUBACK,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    packet,
+    read_packet,
+)
 
 
 def connack(code: int = 0, properties: bytes = b"") -> bytes:
@@ -164,10 +174,10 @@ async def test_a_publication_too_large_for_the_protocol_does_not_fit() -> None:
 
 
 async def test_each_acknowledgement_is_told_once_with_its_code() -> None:
-    codes = [0x00, 0x10, 0x97, 0x83]
+    codes = [0x00, 0x10, 0x97, 0x83, 0x9F]
 
     def answer(kind: int, packet_id: int) -> bytes:
-        return connack() if kind == CONNECT else puback(packet_id, codes[packet_id - 1]) * 2
+        return connack() if kind == CONNECT else puback(packet_id, codes[packet_id - FIRST_ID]) * 2
 
     async with scripted(answer) as script, dialled(script.login) as (connection, news):
         ids = [connection.publish(Publication("t", b"x")) for _ in codes]
@@ -176,13 +186,14 @@ async def test_each_acknowledgement_is_told_once_with_its_code() -> None:
             await news.wait()
             news.clear()
             acks += connection.take_acks()
-        assert ids == [1, 2, 3, 4]
     assert acks == [
-        (1, 0x00, ""),
-        (2, 0x10, ""),
-        (3, 0x97, "quota exceeded (0x97)"),
-        (4, 0x83, "implementation specific error (0x83)"),
+        (FIRST_ID, 0x00, ""),
+        (FIRST_ID + 1, 0x10, ""),
+        (FIRST_ID + 2, 0x97, "quota exceeded (0x97)"),
+        (FIRST_ID + 3, 0x83, "implementation specific error (0x83)"),
+        (FIRST_ID + 4, 0x9F, "reason code 0x9f"),
     ]
+    assert ids == [ack.packet_id for ack in acks]
 
 
 async def test_after_the_loss_nothing_is_published() -> None:
@@ -190,7 +201,7 @@ async def test_after_the_loss_nothing_is_published() -> None:
         return connack() if kind == CONNECT else disconnect(0x98)
 
     async with scripted(answer) as script, dialled(script.login) as (connection, news):
-        assert connection.publish(Publication("t", b"x")) == 1
+        assert connection.publish(Publication("t", b"x")) == FIRST_ID
         await news.wait()
         assert (connection.lost, connection.ending) == (
             "closed by the broker, administrative action (0x98)",
@@ -267,11 +278,22 @@ async def test_in_3_1_1_nothing_has_properties_and_no_puback_a_reason() -> None:
     async with scripted(answer) as script:
         login = dataclasses.replace(script.login, protocol=Protocol.V3, will=Publication("w", b"gone", "text/plain"))
         async with dialled(login) as (connection, news):
-            assert connection.publish(Publication("t", b"x", "text/plain", expiry=timedelta(seconds=9))) == 1
+            assert connection.publish(Publication("t", b"x", "text/plain", expiry=timedelta(seconds=9))) == FIRST_ID
             await news.wait()
-            assert connection.take_acks() == [Ack(1, 0, "")]
+            assert connection.take_acks() == [Ack(FIRST_ID, 0, "")]
     will = b"\0\1w" + b"\0\4gone"
-    assert script.bodies == [b"\0\4MQTT\x04\x0e\0\1\0\4test" + will, b"\0\1t\0\1x"]
+    assert script.bodies == [b"\0\4MQTT\x04\x0e\0\1\0\4test" + will, b"\0\1t\x80\0x"]
+
+
+async def test_a_listener_may_unsubscribe_when_it_is_called() -> None:
+    def answer(kind: int, _: int) -> bytes:
+        heard = packet(SUBACK, b"\0\1\0\0") + packet(PUBLISH, b"\0\1t\0x")
+        return {CONNECT: connack(), SUBSCRIBE: heard}.get(kind, b"")
+
+    async with scripted(answer) as script, dialled(script.login) as (connection, _):
+        assert await connection.subscribe("t", lambda *_: connection.unsubscribe("t")) == ""
+        await until(lambda: UNSUBSCRIBE in script.kinds)
+    assert script.kinds[:3] == [CONNECT, SUBSCRIBE, UNSUBSCRIBE]
 
 
 async def test_a_broker_that_answers_no_ping_is_left() -> None:
@@ -282,6 +304,19 @@ async def test_a_broker_that_answers_no_ping_is_left() -> None:
         await news.wait()
         assert connection.lost == "no answer to a ping"
     assert script.kinds == [CONNECT, PINGREQ]
+
+
+async def test_a_broker_that_answers_publications_is_there_whatever_it_does_with_pings() -> None:
+    def answer(kind: int, packet_id: int) -> bytes:
+        return connack() if kind == CONNECT else puback(packet_id) if kind == PUBLISH else b""
+
+    async with scripted(answer) as script, dialled(script.login) as (connection, news):
+        while script.kinds.count(PINGREQ) < 3:
+            connection.publish(Publication("t", b"x"))
+            await news.wait()
+            news.clear()
+            await anyio.sleep(0.2)
+            assert not connection.lost
 
 
 async def test_a_connection_that_is_lost_while_it_is_made_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +349,8 @@ async def test_a_delivery_that_was_in_flight_at_a_loss_is_published_again_and_se
             return connack()
         # The first connection acknowledges the event of the first delivery, and ends with its state in flight.
         if connections == 1:
-            return puback(packet_id) if packet_id == 2 else disconnect(0x8B) if packet_id == 5 else b""
+            number = packet_id - FIRST_ID
+            return puback(packet_id) if number == 1 else disconnect(0x8B) if number == 4 else b""
         return puback(packet_id)
 
     async with scripted(answer) as script:

@@ -14,7 +14,7 @@ from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.delivery.relay import Relay
 from dockbell.sinks.mqtt import MqttSettings, MqttSink, connection, flow
 from dockbell.sinks.mqtt.connecting import Login, connect
-from dockbell.sinks.mqtt.connection import Ack
+from dockbell.sinks.mqtt.connection import FIRST_ID, LAST_ID, Ack
 from dockbell.sinks.mqtt.packets import Publication
 from dockbell.telemetry import SinkConnected, SinkFails, SinkOmits
 from dockbell.testing.outbox import SHIPMENTS, open_outbox
@@ -148,17 +148,20 @@ async def test_a_late_acknowledgement_of_what_was_given_up_is_harmless_and_taken
             given_up = [
                 line.publish(Publication(f"dockbell/event/main/shipments/shp_{n}/updated", b"")) for n in (0, 1)
             ]
-            assert given_up == [1, 2]
+            assert given_up == [FIRST_ID, FIRST_ID + 1]
             acks = await take(line, Publication("other", b""), 3)
-            assert sorted((ack.packet_id, ack.code) for ack in acks) == [(1, None), (2, None), (3, 0)]
+            third = FIRST_ID + 2
+            assert sorted((ack.packet_id, ack.code) for ack in acks) == [
+                *((each, None) for each in given_up),
+                (third, 0),
+            ]
             assert line.quota == 65_533
-            line._client._last_mid = 65_535  # as after so many publications
-            assert (
-                line.publish(Publication("dockbell/event/main/shipments/shp_2/updated", b"")) == 3
-            )  # others have 1, 2
+            line._last_id = LAST_ID  # as after so many publications
+            # The first two packet ids are still in use.
+            assert line.publish(Publication("dockbell/event/main/shipments/shp_2/updated", b"")) == third
             broker.silent = lambda _: False
             broker.relent()
-            assert [(ack.packet_id, ack.code) for ack in await take(line, None, 1)] == [(3, 0)]
+            assert [(ack.packet_id, ack.code) for ack in await take(line, None, 1)] == [(third, 0)]
             await until(lambda: line.quota == 65_535)
             assert not line.lost
         finally:

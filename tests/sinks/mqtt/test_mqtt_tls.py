@@ -12,6 +12,7 @@ import pytest
 from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import ConfigError, SinkError, SinkRejected, SinkUnavailable
 from dockbell.telemetry import SinkConnected, SinkFails
+from tests.brokers import Subscriber, accepts, find_free_port, wait_until
 from tests.sinks.conftest import Facts, make_delivery, running
 from tests.sinks.mqtt.conftest import make_sink, needs_mosquitto, open_mosquitto, until
 
@@ -118,6 +119,19 @@ async def test_over_tls_many_are_delivered_to_a_broker_of_a_known_authority(tmp_
         with pytest.raises(SinkRejected, match=r"certificate not accepted, self.signed certificate"):
             await make_sink(url).probe()
     assert run.fates == [OutcomeKind.DELIVERED] * 500
+
+
+async def test_over_tls_large_events_arrive_whole_and_in_order(tmp_path: Path, certificate: Path) -> None:
+    port, bodies = find_free_port(), [bytes([number]) * 2_000_000 for number in range(20)]
+    lines = (f"listener {port} 127.0.0.1", f"certfile {certificate}", f"keyfile {certificate}")
+    with open_mosquitto(tmp_path, *lines) as broker, Subscriber(broker, "dockbell/event/#") as subscriber:
+        wait_until(lambda: accepts("127.0.0.1", port), "mosquitto does not accept TLS")
+        async with running(make_sink(f"mqtts://localhost:{port}", ca_file=str(certificate))) as run:
+            run.deliver(*(make_delivery(number, body=body) for number, body in enumerate(bodies)))
+            await run.until_settled(20)
+        received = await subscriber.until(lambda all_: len(all_) == 20)
+    assert run.fates == [OutcomeKind.DELIVERED] * 20
+    assert [each.payload for each in received] == bodies
 
 
 def test_a_file_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:

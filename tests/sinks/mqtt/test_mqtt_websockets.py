@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,10 +44,16 @@ async def test_events_and_states_arrive_by_websockets_as_they_do_without(tmp_pat
     assert len(facts.of(SinkConnected)) == 1
 
 
-async def test_an_event_larger_than_what_a_socket_takes_at_once_arrives_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["ws", "wss"])
+async def test_an_event_larger_than_what_a_socket_takes_at_once_arrives_whole(
+    tmp_path: Path, certificate: Path, scheme: str
+) -> None:
     large = make_delivery(1, body=b"x" * 3_000_000)
-    with open_web_broker(tmp_path) as (broker, port), Subscriber(broker, "dockbell/event/#") as subscriber:
-        async with running(make_sink(f"ws://127.0.0.1:{port}")) as run:
+    is_secure = scheme == "wss"
+    lines = (f"certfile {certificate}", f"keyfile {certificate}") if is_secure else ()
+    trust: dict[str, Any] = {"ca_file": str(certificate)} if is_secure else {}
+    with open_web_broker(tmp_path, *lines) as (broker, port), Subscriber(broker, "dockbell/event/#") as subscriber:
+        async with running(make_sink(f"{scheme}://localhost:{port}", **trust)) as run:
             run.deliver(large, make_delivery(2))
             await run.until_settled(2)
         received = await subscriber.until(lambda all_: len(all_) == 2)

@@ -26,6 +26,7 @@ from dockbell.core.running.backoff import delay
 from dockbell.errors import SinkError, SinkRejected, SinkUnavailable
 from dockbell.net.network import explain
 from dockbell.sinks.mqtt.connection import Connection, Ending
+from dockbell.sinks.mqtt.packet_socket import Client
 from dockbell.sinks.mqtt.packets import Protocol, Publication, VersionRefused, VersionUnclear, properties_of
 
 _CONNECT_LIMIT: Final = timedelta(seconds=10)
@@ -108,10 +109,10 @@ async def answers(login: Login) -> bool:
     return False
 
 
-def _make_client(login: Login) -> paho.Client:
+def _make_client(login: Login) -> Client:
     version = MQTTProtocolVersion.MQTTv5 if login.protocol is Protocol.V5 else MQTTProtocolVersion.MQTTv311
     clean = None if login.protocol is Protocol.V5 else True
-    client = paho.Client(
+    client = Client(
         CallbackAPIVersion.VERSION2,
         login.client_id,
         clean_session=clean,
@@ -121,7 +122,6 @@ def _make_client(login: Login) -> paho.Client:
     )
     if login.path is not None:
         client.ws_set_options(path=login.path)
-    client.max_inflight_messages_set(0)  # else paho looks through all in flight at each PUBACK
     client.username_pw_set(login.username, login.password)
     if login.trust is not None:
         login.trust.sslsocket_class = _TidySocket
@@ -143,7 +143,7 @@ class _TidySocket(ssl.SSLSocket):
             raise
 
 
-def _connect(client: paho.Client, login: Login) -> None:
+def _connect(client: Client, login: Login) -> None:
     properties = None
     if login.protocol is Protocol.V5:
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho's own are not typed

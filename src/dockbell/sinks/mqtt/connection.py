@@ -1,13 +1,12 @@
-"""One MQTT connection, driven by the event loop; paho speaks the protocol. It queues nothing and resends nothing.
+"""One MQTT connection, driven by the event loop. It queues nothing and resends nothing.
 
-After a loss the caller publishes what was not acknowledged on the next connection.
+paho speaks the protocol, except for publications and the answers to them, see ``packet_socket``. After a loss the
+caller publishes what was not acknowledged on the next connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -19,16 +18,22 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from dockbell.errors import SinkError
+from dockbell.sinks.mqtt.packet_socket import PacketSocket
 from dockbell.sinks.mqtt.packets import (
+    FAILURES_FROM,
     MOST_REMAINING,
-    Packed,
+    PUBREC,
+    Answer,
     Protocol,
     Publication,
     VersionUnclear,
     describe,
+    describe_answer,
+    encode_publish,
+    encode_pubrel,
     find_refusal,
+    pack_properties,
     packet_size,
-    properties_of,
     remaining_length,
 )
 
@@ -37,10 +42,11 @@ _OVERTAKEN_LIMIT: Final = timedelta(seconds=10)
 """A broker acknowledges in the order of arrival (MQTT 5.0, 4.6): after so long, it skips an older one."""
 _DOUBT_AFTER: Final = timedelta(seconds=5)
 _TICK: Final = timedelta(seconds=1)
-_QUICK_ACK: Final = getattr(socket, "TCP_QUICKACK", None)
-_MOST_IN_FLIGHT: Final = 65_535
+FIRST_ID: Final = 0x8000
+LAST_ID: Final = 0xFFFF
+"""Packet ids of publications; paho numbers its subscriptions from 1, and would need years to come here."""
 _MOST_GIVEN_UP: Final = 1000
-"""paho keeps each, and its packet id, until the connection ends."""
+"""The packet id of each is in use until the connection ends."""
 _TAKEN_OVER: Final = 0x8E
 # Reasons of a DISCONNECT that no single publication can be blamed for: busy, shutting down, no answer to a ping, too
 # much in flight, rate, quota, administrative action, another server, moved, connection rate, longest connection.
@@ -77,15 +83,12 @@ class Connection:
         self.protocol = protocol
         self.lost = ""  # why it ended
         self.ending = Ending.OURS
-        self.receive_maximum = _MOST_IN_FLIGHT
+        self.receive_maximum = 65_535
         self.packet_maximum = packet_size(MOST_REMAINING)
         self.retains = True  # whether the broker does
         self.qos_maximum = 2  # what it takes
         self.is_subscribing = False  # a subscription has been neither granted nor refused
         self.has_answered = False  # the broker has acknowledged something
-        self._properties_of: Callable[[Publication], Packed | None] = (
-            properties_of if protocol is Protocol.V5 else lambda _: None
-        )
         self._client = client
         self._wake = wake
         self._loop = asyncio.get_running_loop()
@@ -93,25 +96,25 @@ class Connection:
         self._lost_at = 0.0
         self._greeted = asyncio.Event()
         self._refusal: SinkError | None = None
+        self._last_id = LAST_ID
         self._sent: dict[int, float] = {}  # when each publication in flight was sent, in that order
-        self._written: set[int] = set()  # publications of QoS 0 that paho wrote before it told their packet ids
+        self._unconfirmed: list[int] = []  # those of QoS 0, which are not answered
+        self._is_heard = False  # a publication was answered since the last tick
+        self._is_flush_due = False
+        self._is_blocked = False  # the network takes no more at the moment
         self._answered = float("-inf")  # when the last of those was sent that were acknowledged
         self._given_up: set[int] = set()
         self._acks: list[Ack] = []
         self._answer: asyncio.Future[str] = self._loop.create_future()
         self._listener: OnMessage = lambda *_: None
         client.on_connect = self._on_connect
-        client.on_publish = self._on_publish
         client.on_subscribe = self._on_subscribe
         client.on_message = self._on_message
         client.on_disconnect = self._on_disconnect
         client.on_socket_close = self._on_socket_close
         sock = client.socket()
-        assert sock is not None
+        assert isinstance(sock, PacketSocket)
         self._socket = sock
-        # Where paho speaks through a WebSocket, it shows the number of the socket alone; a second one has its options.
-        self._options = sock if isinstance(sock, socket.socket) else socket.socket(fileno=os.dup(sock.fileno()))
-        self._options.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._loop.add_reader(self._socket, self._read)
         self._ticker = self._loop.call_later(_TICK.total_seconds(), self._tick)
 
@@ -147,36 +150,34 @@ class Connection:
         """Return why the broker does not take a publication, empty where it does; to try would cost the connection."""
         if publication.retain and not self.retains:
             return "the broker does not retain messages"
-        remaining = remaining_length(publication, self._properties_of(publication))
+        remaining = remaining_length(publication, pack_properties(publication, self.protocol))
         if remaining > MOST_REMAINING or packet_size(remaining) > self.packet_maximum:
             return f"larger than the broker accepts ({self.packet_maximum} bytes)"
         return ""
 
     def publish(self, publication: Publication) -> int | None:
-        """Send once; return the packet id that the :class:`Ack` will bear, or None when the connection is lost."""
-        info = self._send(publication)
-        while info.rc == paho.MQTT_ERR_QUEUE_SIZE:  # its next packet id is still in use: it goes on to the one after
-            info = self._send(publication)
-        if info.rc != paho.MQTT_ERR_SUCCESS:
-            self._lose(f"not sent, {paho.error_string(info.rc).rstrip('.').lower()}", Ending.DROPPED)
-            return None
-        if publication.qos == 0 and info.mid in self._written:
-            self._written.discard(info.mid)
-            self._acks.append(Ack(info.mid, 0, ""))
-            self._wake()
-        else:
-            self._sent[info.mid] = self._loop.time()
-        self._write_later()
-        return info.mid
+        """Send once; return the packet id that the :class:`Ack` will bear, or None when the connection is lost.
 
-    def _send(self, publication: Publication) -> paho.MQTTMessageInfo:
-        return self._client.publish(
-            publication.topic,
-            publication.payload,
-            qos=min(publication.qos, self.qos_maximum),
-            retain=publication.retain,
-            properties=self._properties_of(publication),
-        )
+        What is published in one turn of the event loop goes out together at its end.
+        """
+        if self.lost:
+            return None
+        packet_id, qos = self._take_id(), min(publication.qos, self.qos_maximum)
+        self._socket.queue(encode_publish(publication, packet_id, qos, pack_properties(publication, self.protocol)))
+        self._sent[packet_id] = self._loop.time()
+        if not qos:
+            self._unconfirmed.append(packet_id)
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+        return packet_id
+
+    def _take_id(self) -> int:
+        """Return the next packet id that is not in use; those in flight and given up are a few thousand at most."""
+        while True:
+            self._last_id = self._last_id + 1 if self._last_id < LAST_ID else FIRST_ID
+            if self._last_id not in self._sent and self._last_id not in self._given_up:
+                return self._last_id
 
     def take_acks(self) -> list[Ack]:
         acks, self._acks = self._acks, []
@@ -204,7 +205,7 @@ class Connection:
             self._client.subscribe(topic, qos=int(is_queued))
         else:
             self._client.subscribe(topic, options=SubscribeOptions(qos=0, noLocal=True))
-        self._write_later()
+        self._flush()
         return await self._answer
 
     def unsubscribe(self, topic: str) -> None:
@@ -213,7 +214,7 @@ class Connection:
         self.is_subscribing = False
         if not self.lost:
             self._client.unsubscribe(topic)
-            self._write_later()
+            self._flush()
 
     def disconnect(self) -> None:
         """Send DISCONNECT, so that the broker discards the will, and close."""
@@ -228,34 +229,56 @@ class Connection:
             self._on_socket_close()
             self._client.on_socket_close = None
             self._socket.close()
-        self._options.close()
         self._lose("closed")
 
-    # Called by the event loop. paho writes to the socket at once; only the rest waits for a writer.
+    # Called by the event loop.
 
     def _read(self) -> None:
-        self._client.loop_read()
-        # A selector does not see bytes that TLS has decrypted already.
-        while (sock := self._client.socket()) is not None and _count_pending(sock):
-            self._client.loop_read()
-        if _QUICK_ACK is not None and self._client.socket() is not None:
-            # Else a broker with Nagle's algorithm holds PUBACKs back until we acknowledge, 40 ms later, the one before.
-            # The kernel takes it as a hint and forgets it.
-            self._options.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
+        self._read_packets()
+        self._socket.acknowledge_at_once()
+        self._flush()
 
-    def _write_later(self) -> None:
-        if self._client.want_write() and self._client.socket() is not None:
-            self._loop.add_writer(self._socket, self._write)
+    def _read_packets(self) -> None:
+        for answer in self._socket.receive():
+            if answer is not None:
+                self._take_answer(answer)
+            while self._socket.has_news_for_paho and self._client.socket() is not None:
+                self._client.loop_read()
 
-    def _write(self) -> None:
-        self._client.loop_write()
-        if not self._client.want_write() and self._client.socket() is not None:
-            self._loop.remove_writer(self._socket)
+    def _flush(self) -> None:
+        """Send what waits, and go on with the rest once the network takes more."""
+        self._is_flush_due = False
+        if self._client.want_write():  # what it was asked to send in one of its own callbacks
+            self._client.loop_write()
+        if not self._socket.is_open:
+            return
+        try:
+            is_all_sent = self._socket.flush()
+        except OSError:
+            self._loop.call_soon(self._end)  # later: this may be within the reading of a packet
+            return
+        if is_all_sent:
+            self._confirm()
+        if is_all_sent is self._is_blocked:
+            self._is_blocked = not is_all_sent
+            if self._is_blocked:
+                self._loop.add_writer(self._socket, self._flush)
+            else:
+                self._loop.remove_writer(self._socket)
+
+    def _end(self) -> None:
+        self._read_packets()  # perhaps the broker has said why
+        self._lose("connection lost", Ending.DROPPED)
 
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(_TICK.total_seconds(), self._tick)
+        if self._is_heard:
+            # Else paho would take the broker for dead: it does not see the answers to publications.
+            self._is_heard = False
+            self._socket.add_pingresp()
+            self._client.loop_read()
         self._client.loop_misc()
-        self._write_later()
+        self._flush()
         if not self.lost:
             self._give_up()
 
@@ -268,7 +291,7 @@ class Connection:
                 break
             if not self._is_over(sent_at, _OVERTAKEN_LIMIT):
                 break
-            # paho keeps it: a late PUBACK is its own, since nothing else has its packet id meanwhile.
+            # A late answer is its own, since nothing else has its packet id meanwhile.
             del self._sent[packet_id]
             self._given_up.add(packet_id)
             limit = f"{_OVERTAKEN_LIMIT.total_seconds():g} s"
@@ -286,6 +309,32 @@ class Connection:
         self._greeted.set()
         self._wake()
 
+    def _take_answer(self, answer: Answer) -> None:
+        _, packet_id, code = answer
+        self._is_heard = True
+        is_failure = code >= FAILURES_FROM
+        if answer.kind == PUBREC and not is_failure:  # of QoS 2: a PUBCOMP is to follow
+            self._socket.queue(encode_pubrel(packet_id))
+        elif packet_id in self._given_up:
+            self._given_up.discard(packet_id)
+            self.has_answered = True
+            self._wake()
+        elif packet_id in self._sent:
+            self._acknowledge(Ack(packet_id, code, describe_answer(code) if is_failure else ""))
+            self.has_answered = True
+
+    def _confirm(self) -> None:
+        """Acknowledge the publications of QoS 0, once they are written."""
+        for packet_id in self._unconfirmed:
+            if packet_id in self._sent:
+                self._acknowledge(Ack(packet_id, 0, ""))
+        self._unconfirmed.clear()
+
+    def _acknowledge(self, ack: Ack) -> None:
+        self._answered = max(self._answered, self._sent.pop(ack.packet_id))
+        self._acks.append(ack)
+        self._wake()
+
     # Called by paho, in the event loop.
 
     def _on_connect(self, _client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, properties: Any) -> None:
@@ -295,18 +344,6 @@ class Connection:
         self.retains = bool(getattr(properties, "RetainAvailable", True))
         self.qos_maximum = getattr(properties, "MaximumQoS", self.qos_maximum)
         self._greeted.set()
-
-    def _on_publish(self, _client: paho.Client, _data: Any, packet_id: int, code: ReasonCode, _properties: Any) -> None:
-        if packet_id in self._given_up:
-            self._given_up.discard(packet_id)
-        elif (sent_at := self._sent.pop(packet_id, None)) is None:
-            self._written.add(packet_id)  # publish() has not returned yet
-            return
-        else:
-            self._answered = max(self._answered, sent_at)
-            self._acks.append(Ack(packet_id, code.value, describe(code) if code.is_failure else ""))
-        self.has_answered = True
-        self._wake()
 
     def _on_subscribe(self, _client: paho.Client, _data: Any, _id: int, codes: list[ReasonCode], _more: Any) -> None:
         self.is_subscribing = False
@@ -334,9 +371,3 @@ class Connection:
     def _on_socket_close(self, *_: Any) -> None:
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
-
-
-def _count_pending(sock: object) -> int:
-    """Return how many bytes TLS has decrypted that were not read yet."""
-    pending: Callable[[], int] = getattr(sock, "pending", int)
-    return pending()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from functools import cache, cached_property
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from paho.mqtt.packettypes import PacketTypes
@@ -20,10 +20,24 @@ STATE_TYPE: Final = "application/json"
 _REPLAY_MARK: Final = ("dockbell-replay", "true")
 MOST_REMAINING: Final = 268_435_455
 """The largest Remaining Length of a packet (MQTT 5.0, 1.5.5)."""
+PUBLISH: Final = 0x30
+PUBREC: Final = 0x50
+"""The first byte of packets (MQTT 5.0, 2.1.2)."""
+MORE_FOLLOWS: Final = 0x80
+"""The bit of each byte of a length but the last (MQTT 5.0, 1.5.5)."""
+FAILURES_FROM: Final = 0x80
+"""Reason codes from here on say that something failed (MQTT 5.0, 2.4)."""
+_ID_SIZE: Final = 2
+_ID_NOT_FOUND: Final = 0x92  # in a PUBCOMP alone
 _VERSION_REFUSED: Final = 0x84
 _RETAIN_REFUSED: Final = 0x9A
 # Refusals that pass: unspecified, implementation specific, unavailable, busy, quota, connection rate.
 _PASSING: Final = frozenset({0x80, 0x83, 0x88, 0x89, 0x97, 0x9F})
+
+
+class Protocol(StrEnum):
+    V5 = "5"
+    V3 = "3.1.1"
 
 
 class Publication(msgspec.Struct, frozen=True):
@@ -38,25 +52,34 @@ class Publication(msgspec.Struct, frozen=True):
     qos: int = 1
 
 
-class Packed(Properties):
-    """Properties that are packed once: paho packs them anew for each PUBLISH, at a fifth of its cost."""
+class Answer(NamedTuple):
+    """A PUBACK, PUBREC or PUBCOMP."""
 
-    @cached_property
-    def packed(self) -> bytes:
-        return bytes(super().pack())  # type: ignore[no-untyped-call]  # paho's own are not typed
-
-    def pack(self) -> bytes:
-        return self.packed
+    kind: int
+    packet_id: int
+    code: int
 
 
-def properties_of(publication: Publication, packet_type: int = PacketTypes.PUBLISH) -> Packed:
+def properties_of(publication: Publication, packet_type: int = PacketTypes.PUBLISH) -> Properties:
     """Return the properties that go with a publication, or with a will, in MQTT 5."""
     return _make_properties(publication.content_type, publication.expiry, packet_type, publication.replayed)
 
 
+def pack_properties(publication: Publication, protocol: Protocol) -> bytes:
+    """Return the properties of a PUBLISH as they are sent, with their length; MQTT 3.1.1 has none."""
+    if protocol is Protocol.V3:
+        return b""
+    return _pack_properties(publication.content_type, publication.expiry, publication.replayed)
+
+
 @cache
-def _make_properties(content_type: str, expiry: timedelta | None, packet_type: int, replayed: bool) -> Packed:
-    properties = Packed(packet_type)  # type: ignore[no-untyped-call]  # paho's own are not typed
+def _pack_properties(content_type: str, expiry: timedelta | None, replayed: bool) -> bytes:
+    properties = _make_properties(content_type, expiry, PacketTypes.PUBLISH, replayed)
+    return bytes(properties.pack())  # type: ignore[no-untyped-call]  # paho's own are not typed
+
+
+def _make_properties(content_type: str, expiry: timedelta | None, packet_type: int, replayed: bool) -> Properties:
+    properties = Properties(packet_type)  # type: ignore[no-untyped-call]  # paho's own are not typed
     if content_type:
         properties.PayloadFormatIndicator = 1
         properties.ContentType = content_type
@@ -67,9 +90,8 @@ def _make_properties(content_type: str, expiry: timedelta | None, packet_type: i
     return properties
 
 
-def remaining_length(publication: Publication, properties: Packed | None) -> int:
-    packed = 0 if properties is None else len(properties.packed)
-    return 2 + len(publication.topic.encode()) + 2 + packed + len(publication.payload)
+def remaining_length(publication: Publication, properties: bytes) -> int:
+    return 2 + len(publication.topic.encode()) + 2 + len(properties) + len(publication.payload)
 
 
 def packet_size(remaining: int) -> int:
@@ -77,9 +99,37 @@ def packet_size(remaining: int) -> int:
     return 2 + sum(remaining >> bits > 0 for bits in (7, 14, 21)) + remaining
 
 
-class Protocol(StrEnum):
-    V5 = "5"
-    V3 = "3.1.1"
+def encode_publish(publication: Publication, packet_id: int, qos: int, properties: bytes) -> bytes:
+    """Return a PUBLISH (MQTT 5.0, 3.3); with QoS 0 it bears no packet id."""
+    topic = publication.topic.encode()
+    number = packet_id.to_bytes(2, "big") if qos else b""
+    remaining = 2 + len(topic) + len(number) + len(properties) + len(publication.payload)
+    head = bytes([PUBLISH | qos << 1 | publication.retain]) + _encode_length(remaining)
+    return b"".join([head, len(topic).to_bytes(2, "big"), topic, number, properties, publication.payload])
+
+
+def encode_pubrel(packet_id: int) -> bytes:
+    """Return the PUBREL that answers a PUBREC (MQTT 5.0, 3.6)."""
+    return b"\x62\x02" + packet_id.to_bytes(2, "big")
+
+
+def parse_answer(kind: int, body: bytes | bytearray) -> Answer | None:
+    """Return what a packet answers after its fixed header; None where it is malformed.
+
+    Without a reason code, as always in MQTT 3.1.1, it is a success (MQTT 5.0, 3.4.2.1).
+    """
+    if len(body) < _ID_SIZE:
+        return None
+    return Answer(kind, body[0] << 8 | body[1], body[_ID_SIZE] if len(body) > _ID_SIZE else 0)
+
+
+def _encode_length(remaining: int) -> bytes:
+    encoded = bytearray()
+    while remaining >= MORE_FOLLOWS:
+        encoded.append(remaining % MORE_FOLLOWS | MORE_FOLLOWS)
+        remaining >>= 7
+    encoded.append(remaining)
+    return bytes(encoded)
 
 
 class VersionRefused(SinkRejected):
@@ -117,3 +167,12 @@ def find_refusal(code: ReasonCode, properties: Any) -> SinkError | None:
 def describe(code: ReasonCode) -> str:
     """Return a reason code for people, ``not authorized (0x87)``."""
     return f"{code.getName().lower()} (0x{code.value:02x})"
+
+
+def describe_answer(code: int) -> str:
+    """Return the reason code of an answer to a publication for people; one that MQTT does not know is a number."""
+    kind = PacketTypes.PUBCOMP if code == _ID_NOT_FOUND else PacketTypes.PUBACK
+    try:
+        return describe(ReasonCode(kind, identifier=code))
+    except (KeyError, ValueError):
+        return f"reason code 0x{code:02x}"

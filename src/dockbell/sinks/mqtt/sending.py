@@ -17,10 +17,9 @@ import anyio
 from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import RecordId
 from dockbell.sinks.mqtt.connection import Ack
-from dockbell.sinks.mqtt.packets import Publication
+from dockbell.sinks.mqtt.packets import FAILURES_FROM, Publication
 from dockbell.telemetry import SinkOmits, Telemetry
 
-_FAILURES_FROM: Final = 0x80
 # Not authorized, topic name invalid, packet too large, payload format invalid: so it will be whenever it is sent.
 _REFUSALS: Final = frozenset({0x87, 0x90, 0x95, 0x99})
 _SEVERITY: Final = (OutcomeKind.DELIVERED, OutcomeKind.FAILED, OutcomeKind.UNFIT, OutcomeKind.REFUSED)
@@ -46,7 +45,7 @@ def judge(ack: Ack) -> Outcome:
     """Return the outcome that a PUBACK means, or that it did not come."""
     if ack.code is None:
         return Outcome(OutcomeKind.FAILED, ack.reason)
-    if ack.code < _FAILURES_FROM:
+    if ack.code < FAILURES_FROM:
         return DELIVERED
     return Outcome(OutcomeKind.REFUSED if ack.code in _REFUSALS else OutcomeKind.FAILED, ack.reason)
 

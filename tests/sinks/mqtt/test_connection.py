@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -32,6 +33,7 @@ from tests.sinks.mqtt.handmade import (
     DISCONNECT,
     PINGREQ,
     PUBLISH,
+    PUBREL,
     SUBACK,
     SUBSCRIBE,
     UNSUBSCRIBE,
@@ -64,12 +66,19 @@ class Script:
     port: int = 0
     kinds: list[int] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
+    _writer: asyncio.StreamWriter | None = None
 
     @property
     def login(self) -> Login:
         return Login("127.0.0.1", self.port, "test", timedelta(seconds=1))
 
+    def send(self, data: bytes) -> None:
+        """Send something unasked."""
+        assert self._writer is not None
+        self._writer.write(data)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
         try:
             while True:
                 kind, _, body = await read_packet(reader)
@@ -283,6 +292,112 @@ async def test_in_3_1_1_nothing_has_properties_and_no_puback_a_reason() -> None:
             assert connection.take_acks() == [Ack(FIRST_ID, 0, "")]
     will = b"\0\1w" + b"\0\4gone"
     assert script.bodies == [b"\0\4MQTT\x04\x0e\0\1\0\4test" + will, b"\0\1t\x80\0x"]
+
+
+async def test_what_cannot_be_read_ends_the_connection_and_keeps_what_was_acknowledged_before() -> None:
+    def answer(kind: int, packet_id: int) -> bytes:
+        no_codes = packet(SUBACK, b"\0\1\0")
+        return {CONNECT: connack(), PUBLISH: puback(packet_id), SUBSCRIBE: no_codes}.get(kind, b"")
+
+    async with scripted(answer) as script, dialled(script.login) as (connection, news):
+        connection.publish(Publication("t", b"x"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.subscribe, "t", lambda *_: None)
+            while not connection.lost:
+                await news.wait()
+                news.clear()
+            tasks.cancel_scope.cancel()
+        assert connection.lost == "the broker sent what cannot be read, IndexError: list index out of range"
+        assert connection.ending is Ending.OURS
+        assert connection.take_acks() == [Ack(FIRST_ID, 0, "")]
+
+
+@pytest.mark.parametrize(
+    ("qos", "wrong", "right"),
+    [
+        (0, [], []),
+        (1, [(5, 0), (5, 0x97), (7, 0)], [(4, 0)]),
+        (2, [(4, 0), (7, 0)], [(5, 0), (7, 0)]),
+        (2, [(4, 0x97)], [(5, 0x97)]),
+    ],
+)
+async def test_only_the_answers_to_its_own_quality_settle_a_publication(
+    qos: int, wrong: list[tuple[int, int]], right: list[tuple[int, int]]
+) -> None:
+    number = struct.pack("!H", FIRST_ID)
+    probe = packet(PUBLISH, b"\0\1p\0")  # after it, all that came before has been read
+
+    def answer(kind: int, _: int) -> bytes:
+        if kind == CONNECT:
+            return connack()
+        if kind == PUBLISH and not released.is_set():
+            released.set()
+            return b"".join(packet(each, number + bytes([code])) for each, code in wrong) + probe
+        return b""
+
+    released, heard = asyncio.Event(), asyncio.Event()
+    async with scripted(answer) as script, dialled(script.login) as (connection, news):
+        connection._listener = lambda *_: heard.set()
+        assert connection.publish(Publication("t", b"x", qos=qos)) == FIRST_ID
+        await heard.wait()
+        acks = connection.take_acks()
+        assert [ack.packet_id for ack in acks] == [FIRST_ID] * (qos == 0)
+        for kind, code in right:
+            script.send(packet(kind, number + bytes([code])))
+        while right and not acks:
+            await news.wait()
+            news.clear()
+            acks = connection.take_acks()
+        assert len(acks) == 1
+        assert acks[0].code == (right[-1][1] if right else 0)
+        await until(lambda: script.kinds.count(PUBREL) == (right == [(5, 0), (7, 0)]))
+
+
+def peek(connection: Connection) -> bytes:
+    """Return what has come and was not read."""
+    try:
+        return connection._socket._options.recv(1_000_000, socket.MSG_PEEK)
+    except BlockingIOError:
+        return b""
+
+
+async def test_what_came_before_a_loss_is_read_however_much_it_is() -> None:
+    def answer(kind: int, packet_id: int) -> bytes:
+        many = packet(4, b"\xff\xff\0") * 20_000 + puback(packet_id) + disconnect(0x97)
+        return connack() if kind == CONNECT else many
+
+    script = Script(answer, hangs_up=True)
+    async with scripted(script), dialled(script.login) as (connection, _):
+        connection._loop.remove_reader(connection._socket)  # as where the loss is noticed in writing
+        assert connection.publish(Publication("t", b"x")) == FIRST_ID
+        await until(lambda: peek(connection).endswith(disconnect(0x97)))
+        connection._end()
+        assert connection.lost == "closed by the broker, quota exceeded (0x97)"
+        assert connection.take_acks() == [Ack(FIRST_ID, 0, "")]
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+async def test_a_broker_that_sends_without_an_end_holds_up_nothing_else(certificate: Path, *, is_secure: bool) -> None:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate)
+    trust = ssl.create_default_context(cafile=certificate) if is_secure else None
+    heard = 0
+
+    def count(*_: object) -> None:
+        nonlocal heard
+        heard += 1
+
+    flood = packet(PUBLISH, b"\0\1t\0" + b"x" * 80) * 100_000
+    answers = {CONNECT: connack(), SUBSCRIBE: packet(SUBACK, b"\0\1\0\0") + flood}
+    async with scripted(lambda kind, _: answers.get(kind, b""), tls=server if is_secure else None) as script:
+        login = Login("localhost", script.port, "test", timedelta(seconds=60), trust)
+        async with dialled(login) as (connection, _):
+            assert await connection.subscribe("t", count) == ""
+            turns = 0
+            while heard < 100_000:
+                await asyncio.sleep(0)
+                turns += 1
+    assert turns > 80  # of 9 MB, no turn reads more than 64 KiB
 
 
 async def test_a_listener_may_unsubscribe_when_it_is_called() -> None:

@@ -49,10 +49,11 @@ class Pair:
             left = len(piece)
             while left:
                 left -= len(self._wait_for(left))
-                for answer in self.socket.receive():
-                    if answer is not None:
-                        answers.append(answer)
-                    while self.socket.has_news_for_paho:
+                for part in self.socket.receive():
+                    if isinstance(part, Answer):
+                        answers.append(part)
+                    else:
+                        self.socket.give_paho(part)
                         read += self.socket.recv(FAR)
         return answers, read
 
@@ -149,42 +150,56 @@ def test_the_end_is_for_paho_to_read_after_all_that_came_before(pair: Pair) -> N
         pair.socket.recv(1)
     pair.far.close()
     pair._wait_for(1)
-    assert [*pair.socket.receive()] == [None]
+    assert pair.socket.receive() == [b""]
+    pair.socket.give_paho(b"")
     assert pair.socket.has_news_for_paho
     assert pair.socket.recv(1) == b""
 
 
-def test_that_the_broker_is_there_is_not_told_within_another_packet(pair: Pair) -> None:
+def test_a_pingresp_is_not_made_up_within_another_packet(pair: Pair) -> None:
     begun, rest = packet(3, b"\0\1t123")[:4], packet(3, b"\0\1t123")[4:]
     assert pair.bring(begun) == ([], begun)
-    pair.socket.add_pingresp()
+    pair.socket.give_paho_pingresp()
+    assert not pair.socket.has_news_for_paho
     assert pair.bring(rest) == ([], rest)
-    pair.socket.add_pingresp()
+    pair.socket.give_paho_pingresp()
     assert pair.socket.recv(FAR) == packet(PINGRESP)
 
 
-def test_what_is_queued_goes_out_before_what_paho_sends_later(pair: Pair) -> None:
-    pair.socket.queue(b"one ")
-    assert pair.socket.send(b"two ") == 4
-    pair.socket.queue(b"three")
-    assert pair.socket.flush()
-    assert pair.far.recv(len("one two three"), socket.MSG_WAITALL) == b"one two three"
+def test_what_is_sent_waits_and_goes_out_together(pair: Pair) -> None:
+    assert pair.socket.send(b"one ") == 4
+    assert pair.socket.send(b"two") == 3
+    assert select.select([pair.far], [], [], 0)[0] == []
+    pair.socket.flush()
+    assert pair.socket.has_sent_all
+    assert pair.far.recv(len("one two"), socket.MSG_WAITALL) == b"one two"
+
+
+def test_what_was_sent_last_goes_out_before_the_end(pair: Pair) -> None:
+    pair.socket.send(b"goodbye")
+    pair.socket.close()
+    assert pair.far.recv(100, socket.MSG_WAITALL) == b"goodbye"
+    assert not pair.socket.is_open
+    assert pair.socket.receive() == []
 
 
 def test_what_the_network_does_not_take_at_once_goes_out_later(pair: Pair) -> None:
     data = bytes(range(256)) * 100_000
-    pair.socket.queue(data)
-    assert not pair.socket.flush()
+    pair.socket.send(data)
+    pair.socket.flush()
+    assert pair.socket.waits_to_write
     with ThreadPoolExecutor(1) as pool:
         got = pool.submit(pair.far.recv, len(data), socket.MSG_WAITALL)
-        while not pair.socket.flush():
+        while not pair.socket.has_sent_all:
             select.select([], [pair.socket], [], 5)
+            pair.socket.flush()
         assert got.result(5) == data
+    assert not pair.socket.waits_to_write
 
 
 def test_after_the_other_side_has_gone_the_loss_is_told(pair: Pair) -> None:
     pair.reset()
-    pair.socket.queue(b"x")
+    pair.socket.send(b"x")
     with pytest.raises(ConnectionError):
         pair.socket.flush()
 

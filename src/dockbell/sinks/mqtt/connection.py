@@ -22,6 +22,8 @@ from dockbell.sinks.mqtt.packet_socket import PacketSocket
 from dockbell.sinks.mqtt.packets import (
     FAILURES_FROM,
     MOST_REMAINING,
+    PUBACK,
+    PUBCOMP,
     PUBREC,
     Answer,
     Protocol,
@@ -45,6 +47,10 @@ _TICK: Final = timedelta(seconds=1)
 FIRST_ID: Final = 0x8000
 LAST_ID: Final = 0xFFFF
 """Packet ids of publications; paho numbers its subscriptions from 1, and would need years to come here."""
+_FIRST_ANSWERS: Final = (0, PUBACK, PUBREC)
+"""What answers a publication first, by its quality of service."""
+_LAST_READINGS: Final = 100
+"""How often a lost connection is read from once more; each time up to 64 KiB."""
 _MOST_GIVEN_UP: Final = 1000
 """The packet id of each is in use until the connection ends."""
 _TAKEN_OVER: Final = 0x8E
@@ -98,10 +104,11 @@ class Connection:
         self._refusal: SinkError | None = None
         self._last_id = LAST_ID
         self._sent: dict[int, float] = {}  # when each publication in flight was sent, in that order
-        self._unconfirmed: list[int] = []  # those of QoS 0, which are not answered
+        self._awaited: dict[int, int] = {}  # the kind of answer that each packet id in use waits for; 0 with QoS 0
+        self._unwritten: list[int] = []  # publications of QoS 0
         self._is_heard = False  # a publication was answered since the last tick
         self._is_flush_due = False
-        self._is_blocked = False  # the network takes no more at the moment
+        self._has_writer = False
         self._answered = float("-inf")  # when the last of those was sent that were acknowledged
         self._given_up: set[int] = set()
         self._acks: list[Ack] = []
@@ -116,6 +123,7 @@ class Connection:
         assert isinstance(sock, PacketSocket)
         self._socket = sock
         self._loop.add_reader(self._socket, self._read)
+        self._flush_soon()
         self._ticker = self._loop.call_later(_TICK.total_seconds(), self._tick)
 
     async def wait_for_connack(self) -> None:
@@ -163,20 +171,18 @@ class Connection:
         if self.lost:
             return None
         packet_id, qos = self._take_id(), min(publication.qos, self.qos_maximum)
-        self._socket.queue(encode_publish(publication, packet_id, qos, pack_properties(publication, self.protocol)))
-        self._sent[packet_id] = self._loop.time()
+        self._socket.send(encode_publish(publication, packet_id, qos, pack_properties(publication, self.protocol)))
+        self._sent[packet_id], self._awaited[packet_id] = self._loop.time(), _FIRST_ANSWERS[qos]
         if not qos:
-            self._unconfirmed.append(packet_id)
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            self._loop.call_soon(self._flush)
+            self._unwritten.append(packet_id)
+        self._flush_soon()
         return packet_id
 
     def _take_id(self) -> int:
         """Return the next packet id that is not in use; those in flight and given up are a few thousand at most."""
         while True:
             self._last_id = self._last_id + 1 if self._last_id < LAST_ID else FIRST_ID
-            if self._last_id not in self._sent and self._last_id not in self._given_up:
+            if self._last_id not in self._awaited:
                 return self._last_id
 
     def take_acks(self) -> list[Ack]:
@@ -205,7 +211,7 @@ class Connection:
             self._client.subscribe(topic, qos=int(is_queued))
         else:
             self._client.subscribe(topic, options=SubscribeOptions(qos=0, noLocal=True))
-        self._flush()
+        self._flush_soon()
         return await self._answer
 
     def unsubscribe(self, topic: str) -> None:
@@ -214,7 +220,7 @@ class Connection:
         self.is_subscribing = False
         if not self.lost:
             self._client.unsubscribe(topic)
-            self._flush()
+            self._flush_soon()
 
     def disconnect(self) -> None:
         """Send DISCONNECT, so that the broker discards the will, and close."""
@@ -236,14 +242,33 @@ class Connection:
     def _read(self) -> None:
         self._read_packets()
         self._socket.acknowledge_at_once()
+        if self._socket.hides_bytes:
+            self._loop.call_soon(self._read)
         self._flush()
 
-    def _read_packets(self) -> None:
-        for answer in self._socket.receive():
-            if answer is not None:
-                self._take_answer(answer)
+    def _read_packets(self) -> bool:
+        """Read what has come, but not so much that others wait long; return whether anything has."""
+        received = self._socket.receive()
+        for part in received:
+            if isinstance(part, Answer):
+                self._take_answer(part)
+            else:
+                self._socket.give_paho(part)
+                self._let_paho_read()
+        return bool(received)
+
+    def _let_paho_read(self) -> None:
+        try:
             while self._socket.has_news_for_paho and self._client.socket() is not None:
                 self._client.loop_read()
+        except Exception as error:  # noqa: BLE001  # it would raise the same again, and the connection would never end
+            self._on_socket_close()
+            self._lose(f"the broker sent what cannot be read, {type(error).__name__}: {error}")
+
+    def _flush_soon(self) -> None:
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         """Send what waits, and go on with the rest once the network takes more."""
@@ -253,21 +278,24 @@ class Connection:
         if not self._socket.is_open:
             return
         try:
-            is_all_sent = self._socket.flush()
+            self._socket.flush()
         except OSError:
-            self._loop.call_soon(self._end)  # later: this may be within the reading of a packet
+            self._end()
             return
-        if is_all_sent:
+        if self._socket.has_sent_all:
             self._confirm()
-        if is_all_sent is self._is_blocked:
-            self._is_blocked = not is_all_sent
-            if self._is_blocked:
+        if self._has_writer is not self._socket.waits_to_write:
+            self._has_writer = not self._has_writer
+            if self._has_writer:
                 self._loop.add_writer(self._socket, self._flush)
             else:
                 self._loop.remove_writer(self._socket)
 
     def _end(self) -> None:
-        self._read_packets()  # perhaps the broker has said why
+        """Read what the broker has sent before the connection was lost: acknowledgements, and perhaps why."""
+        for _ in range(_LAST_READINGS):
+            if self._client.socket() is None or not self._read_packets():
+                break
         self._lose("connection lost", Ending.DROPPED)
 
     def _tick(self) -> None:
@@ -275,8 +303,8 @@ class Connection:
         if self._is_heard:
             # Else paho would take the broker for dead: it does not see the answers to publications.
             self._is_heard = False
-            self._socket.add_pingresp()
-            self._client.loop_read()
+            self._socket.give_paho_pingresp()
+            self._let_paho_read()
         self._client.loop_misc()
         self._flush()
         if not self.lost:
@@ -310,29 +338,31 @@ class Connection:
         self._wake()
 
     def _take_answer(self, answer: Answer) -> None:
-        _, packet_id, code = answer
+        kind, packet_id, code = answer
         self._is_heard = True
+        if self._awaited.get(packet_id) != kind:
+            return  # one that answers nothing, or nothing that was sent in this way
         is_failure = code >= FAILURES_FROM
-        if answer.kind == PUBREC and not is_failure:  # of QoS 2: a PUBCOMP is to follow
-            self._socket.queue(encode_pubrel(packet_id))
-        elif packet_id in self._given_up:
-            self._given_up.discard(packet_id)
-            self.has_answered = True
-            self._wake()
-        elif packet_id in self._sent:
-            self._acknowledge(Ack(packet_id, code, describe_answer(code) if is_failure else ""))
-            self.has_answered = True
+        if kind == PUBREC and not is_failure:
+            self._awaited[packet_id] = PUBCOMP
+            self._socket.send(encode_pubrel(packet_id))
+            return
+        self.has_answered = True
+        self._acknowledge(Ack(packet_id, code, describe_answer(code) if is_failure else ""))
 
     def _confirm(self) -> None:
         """Acknowledge the publications of QoS 0, once they are written."""
-        for packet_id in self._unconfirmed:
-            if packet_id in self._sent:
-                self._acknowledge(Ack(packet_id, 0, ""))
-        self._unconfirmed.clear()
+        unwritten, self._unwritten = self._unwritten, []
+        for packet_id in unwritten:
+            self._acknowledge(Ack(packet_id, 0, ""))
 
     def _acknowledge(self, ack: Ack) -> None:
-        self._answered = max(self._answered, self._sent.pop(ack.packet_id))
-        self._acks.append(ack)
+        del self._awaited[ack.packet_id]
+        if ack.packet_id in self._given_up:
+            self._given_up.discard(ack.packet_id)
+        else:
+            self._answered = max(self._answered, self._sent.pop(ack.packet_id))
+            self._acks.append(ack)
         self._wake()
 
     # Called by paho, in the event loop.

@@ -10,22 +10,22 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from paho.mqtt import client as paho
 
-from dockbell.sinks.mqtt.packets import MORE_FOLLOWS, Answer, parse_answer
+from dockbell.sinks.mqtt.packets import PUBACK, PUBCOMP, PUBREC, Answer, parse_answer, parse_length
 
 _READ_AT_ONCE: Final = 65_536
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _QUICK_ACK: Final = getattr(socket, "TCP_QUICKACK", None)
-_ANSWERS: Final = frozenset({0x40, 0x50, 0x70})  # PUBACK, PUBREC, PUBCOMP
-_PINGRESP: Final = b"\xd0\0"
+_ANSWERS: Final = frozenset({PUBACK, PUBREC, PUBCOMP})
 _ANSWER_MOST: Final = 1024 * 1024
-_WITHOUT_END: Final = 1 << 62
-_LENGTH_BYTES_MOST: Final = 4
+_PINGRESP: Final = b"\xd0\0"
+_FRAME_MOST: Final = 65_536
+_FRAMES_AT_ONCE: Final = 20
 
 
 class Transport(Protocol):
@@ -45,14 +45,8 @@ class Client(paho.Client):
         return PacketSocket(super()._create_socket())
 
 
-class _Header(NamedTuple):
-    size: int
-    """Of the fixed header (MQTT 5.0, 2.1.1)."""
-    remaining: int
-
-
 class PacketSocket:
-    """The socket that paho uses: what it sends goes out at once, what others queue with the next :meth:`flush`."""
+    """The socket that paho uses. What it sends waits for :meth:`flush`; it reads what :meth:`give_paho` was given."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -61,29 +55,30 @@ class PacketSocket:
             transport if isinstance(transport, socket.socket) else socket.socket(fileno=os.dup(transport.fileno()))
         )
         self._options.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # What TLS has decrypted, and the rest of a WebSocket's frame, no selector sees.
-        self._hides_bytes = self._options is not transport or isinstance(transport, ssl.SSLSocket)
+        self._is_web = self._options is not transport
         self._unsent = bytearray()
-        self._received = bytearray()  # the beginning of a packet
-        self._passing = 0  # how many bytes of a packet that paho is to read have not come yet
+        self._must_read = False  # TLS sends nothing before it has read something
+        self._begun = bytearray()  # a packet of which not enough has come to tell whose it is
+        self._missing = 0  # how many bytes of a packet of paho's have not come yet
         self._for_paho = bytearray()
-        self._is_over = False
+        self._is_ended = False
 
     # For paho ---------------------------------------------------------------------------------------------------------
 
     def recv(self, size: int) -> bytes:
-        if not self._for_paho and not self._is_over:
+        if not self._for_paho and not self._is_ended:
             raise BlockingIOError
         data = bytes(self._for_paho[:size])
         del self._for_paho[:size]
         return data
 
     def send(self, data: bytes | bytearray) -> int:
-        self.queue(data)
-        self.flush()
+        self._unsent += data
         return len(data)
 
     def close(self) -> None:
+        with suppress(OSError):
+            self.flush()  # paho closes as soon as it has sent a DISCONNECT
         self._unsent.clear()
         self._transport.close()
         self._options.close()
@@ -101,45 +96,67 @@ class PacketSocket:
         return self.fileno() >= 0
 
     @property
+    def has_sent_all(self) -> bool:
+        return not self._unsent
+
+    @property
+    def waits_to_write(self) -> bool:
+        """Whether :meth:`flush` could go on once the network takes more."""
+        return bool(self._unsent) and not self._must_read
+
+    @property
+    def hides_bytes(self) -> bool:
+        """Whether there is something to be read that no selector sees: TLS has decrypted it already."""
+        pending: Callable[[], int] = getattr(self._transport, "pending", int)
+        return self.is_open and pending() > 0
+
+    @property
     def has_news_for_paho(self) -> bool:
-        return bool(self._for_paho) or self._is_over
+        return bool(self._for_paho) or self._is_ended
 
-    def queue(self, data: bytes | bytearray) -> None:
-        """Send something with the next :meth:`flush`."""
-        self._unsent += data
-
-    def flush(self) -> bool:
-        """Send what waits; return whether all of it went out; raises OSError where the connection is lost."""
-        unsent = self._unsent
-        with suppress(*_NOT_NOW):
-            while unsent and (sent := self._transport.send(unsent)):
+    def flush(self) -> None:
+        """Send as much of what waits as the network takes; raises OSError where the connection is lost."""
+        unsent, self._must_read = self._unsent, False
+        try:
+            # A WebSocket masks each byte of a frame in Python, which must not hold up others.
+            while unsent and (sent := self._transport.send(unsent[:_FRAME_MOST] if self._is_web else unsent)):
                 del unsent[:sent]
-        return not unsent
+                if self._is_web:
+                    return
+        except ssl.SSLWantReadError:
+            self._must_read = True
+        except _NOT_NOW:
+            pass
 
-    def receive(self) -> Iterator[Answer | None]:
-        """Read what has come; yield in its order each answer to a publication, and None where paho is to read.
+    def receive(self) -> list[Answer | bytes]:
+        """Read what has come; return in its order the answers to publications, and what is for paho to read.
 
-        The end of the connection is for paho to read, too.
+        It is empty where nothing has come. The end of the connection is ``b""``, and for paho, too.
         """
-        is_more = True
-        while is_more and self.is_open:
+        received: list[Answer | bytes] = []
+        if not self.is_open:
+            return received
+        # Of a WebSocket, each reading returns one frame.
+        for _ in range(_FRAMES_AT_ONCE if self._is_web else 1):
             try:
                 data = self._transport.recv(_READ_AT_ONCE)
             except _NOT_NOW:
-                is_more = bool(self._count_pending())
-                continue
+                break
             except OSError:
                 data = b""
+            received += self._split(data) if data else [b""]
             if not data:
-                self._is_over = True
-                yield None
-                return
-            yield from self._split(data)
-            is_more = self._hides_bytes
+                break
+        return received
 
-    def add_pingresp(self) -> None:
-        """Let paho read that the broker is there, unless it is in the middle of a packet."""
-        if not (self._passing or self._for_paho):
+    def give_paho(self, data: bytes) -> None:
+        """Let paho read something; nothing is the end of the connection."""
+        self._is_ended |= not data
+        self._for_paho += data
+
+    def give_paho_pingresp(self) -> None:
+        """Let paho read a PINGRESP that the broker has not sent; not where it has read a part of another packet."""
+        if not (self._missing or self._for_paho):
             self._for_paho += _PINGRESP
 
     def acknowledge_at_once(self) -> None:
@@ -150,46 +167,30 @@ class PacketSocket:
         if _QUICK_ACK is not None and self.is_open:
             self._options.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 
-    def _count_pending(self) -> int:
-        """Return how many bytes TLS has decrypted that were not read yet."""
-        pending = getattr(self._transport, "pending", int)
-        return int(pending())
-
-    def _split(self, data: bytes) -> Iterator[Answer | None]:
-        self._received += data
-        received, start, end = self._received, 0, len(self._received)
+    def _split(self, data: bytes) -> Iterator[Answer | bytes]:
+        """Yield the answers in what was received, and what of it is for paho."""
+        self._begun += data
+        received, self._begun = self._begun, bytearray()
+        start, end = 0, len(received)
         while start < end:
-            if self._passing:
-                passed = min(self._passing, end - start)
-                self._for_paho += received[start : start + passed]
-                self._passing -= passed
-                start += passed
-                yield None
+            if self._missing:
+                passed = received[start : start + self._missing]
+                self._missing -= len(passed)
+                start += len(passed)
+                yield bytes(passed)
                 continue
-            header = _parse_header(received, start)
-            if header is None:
+            length = parse_length(received, start + 1)
+            if length is None:
                 break
-            whole = header.size + header.remaining
-            if received[start] in _ANSWERS and header.remaining <= _ANSWER_MOST:
-                if whole > end - start:
+            body = start + 1 + length.size
+            after = body + length.value
+            if received[start] in _ANSWERS and length.value <= _ANSWER_MOST:
+                if after > end:
                     break
-                answer = parse_answer(received[start], received[start + header.size : start + whole])
+                answer = parse_answer(received[start], received[body:after])
                 if answer is not None:
-                    start += whole
+                    start = after
                     yield answer
                     continue
-            self._passing = whole
-        del received[:start]
-
-
-def _parse_header(received: bytearray, start: int) -> _Header | None:
-    """Return the fixed header that begins there; None where more must come before it can be told."""
-    remaining = 0
-    for index in range(_LENGTH_BYTES_MOST):
-        if start + 1 + index >= len(received):
-            return None
-        byte = received[start + 1 + index]
-        remaining += byte % MORE_FOLLOWS << (7 * index)
-        if byte < MORE_FOLLOWS:
-            return _Header(2 + index, remaining)
-    return _Header(0, _WITHOUT_END)  # not MQTT, which paho notices
+            self._missing = after - start
+        self._begun = received[start:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from enum import StrEnum
 from functools import cache
@@ -21,10 +22,13 @@ _REPLAY_MARK: Final = ("dockbell-replay", "true")
 MOST_REMAINING: Final = 268_435_455
 """The largest Remaining Length of a packet (MQTT 5.0, 1.5.5)."""
 PUBLISH: Final = 0x30
+PUBACK: Final = 0x40
 PUBREC: Final = 0x50
+PUBCOMP: Final = 0x70
 """The first byte of packets (MQTT 5.0, 2.1.2)."""
-MORE_FOLLOWS: Final = 0x80
-"""The bit of each byte of a length but the last (MQTT 5.0, 1.5.5)."""
+_MORE_FOLLOWS: Final = 0x80
+"""The bit of each byte of a length but the last."""
+_LENGTH_SIZE_MOST: Final = 4
 FAILURES_FROM: Final = 0x80
 """Reason codes from here on say that something failed (MQTT 5.0, 2.4)."""
 _ID_SIZE: Final = 2
@@ -50,6 +54,12 @@ class Publication(msgspec.Struct, frozen=True):
     expiry: timedelta | None = None
     replayed: bool = False
     qos: int = 1
+
+
+class Length(NamedTuple):
+    value: int
+    size: int
+    """The bytes that it takes itself."""
 
 
 class Answer(NamedTuple):
@@ -123,10 +133,26 @@ def parse_answer(kind: int, body: bytes | bytearray) -> Answer | None:
     return Answer(kind, body[0] << 8 | body[1], body[_ID_SIZE] if len(body) > _ID_SIZE else 0)
 
 
+def parse_length(data: bytes | bytearray, start: int) -> Length | None:
+    """Return the Remaining Length that begins there (MQTT 5.0, 1.5.5); None where more of it must come first.
+
+    One of more than four bytes is malformed: nothing of what follows it can be told apart, and it has no end.
+    """
+    value = 0
+    for size in range(1, _LENGTH_SIZE_MOST + 1):
+        if start + size > len(data):
+            return None
+        byte = data[start + size - 1]
+        value += byte % _MORE_FOLLOWS << 7 * (size - 1)
+        if byte < _MORE_FOLLOWS:
+            return Length(value, size)
+    return Length(sys.maxsize, size)
+
+
 def _encode_length(remaining: int) -> bytes:
     encoded = bytearray()
-    while remaining >= MORE_FOLLOWS:
-        encoded.append(remaining % MORE_FOLLOWS | MORE_FOLLOWS)
+    while remaining >= _MORE_FOLLOWS:
+        encoded.append(remaining % _MORE_FOLLOWS | _MORE_FOLLOWS)
         remaining >>= 7
     encoded.append(remaining)
     return bytes(encoded)

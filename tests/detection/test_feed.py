@@ -18,6 +18,7 @@ from dockbell.core.comparing.drift import Decision
 from dockbell.core.model import Page, RunKind, StatementKind, Urgency
 from dockbell.core.moment import format_moment
 from dockbell.errors import SchemaMismatch, SourceUnavailable
+from dockbell.ports import FeedState
 from dockbell.stores.sqlite import SqliteStore
 from dockbell.telemetry import ListingChanged, NamedEventUnanswered, Stated
 from tests.fakes import NOON, FakeSource
@@ -274,6 +275,20 @@ async def test_of_a_feed_that_cannot_be_polled_the_first_pass_tells_where_the_re
         await rig.read_whole(after=300)
         assert await rig.events() == ["x created 1"]
         assert rig.source.sought == []
+
+
+async def test_a_state_that_is_loaded_while_a_run_ends_is_not_replaced_by_the_one_before(rig: Rig) -> None:
+    await rig.read_whole()
+    close = rig.tracked.store.close_run
+
+    async def close_and_learn(*args: Any, **more: Any) -> FeedState | None:
+        left = await close(*args, **more)
+        await rig.tracked.save_problem("stopped meanwhile")
+        return left
+
+    rig.tracked.store.close_run = close_and_learn  # type: ignore[method-assign]
+    await rig.poll()
+    assert (await rig.tracked.state()).problem == "stopped meanwhile"
 
 
 async def test_the_kind_of_run_is_stored_with_what_it_read(rig: Rig) -> None:

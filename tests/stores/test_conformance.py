@@ -198,6 +198,15 @@ async def test_the_end_of_a_run_is_stored_with_what_it_proved(store: Store, stat
     assert (state.progress, state.poll, state.lateness) == (progress, run, lateness)
 
 
+async def test_the_end_of_a_run_tells_the_state_that_it_has_left_unless_a_run_failed(
+    store: Store, state: FeedState
+) -> None:
+    left = await store.feed(state.feed).close_run(a_run(RunKind.POLL), Progress(NOON))
+    assert left is not None
+    assert left == await reload(store)
+    assert await store.feed(state.feed).close_run(a_run(RunKind.POLL, "cut short")) is None
+
+
 async def test_a_run_that_proves_nothing_leaves_the_watermark(store: Store, state: FeedState) -> None:
     await store.feed(state.feed).close_run(a_run(RunKind.POLL), Progress(NOON, NOON))
     await store.feed(state.feed).close_run(a_run(problem="cut short"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -43,6 +44,14 @@ from dockbell.telemetry import (
     StoreWrittenAside,
     Telemetry,
 )
+
+
+@dataclass(slots=True)
+class RunEnd:
+    gaps: tuple[Statement, ...]
+    """The gap that the run ends, if it is complete; it is to be stated."""
+    state: FeedState | None = None
+    """The state that the run has left, where the body was told it."""
 
 
 class TrackedFeed:
@@ -104,6 +113,7 @@ class TrackedFeed:
         self.listeners: list[Callable[[TrackedFeed, Run, Page, PageDiff], None]] = []
         self._base_url = base_url
         self._state: FeedState | None = None
+        self._loads = 0  # how often the state was loaded
         self._is_outdated = False  # a run failed while its end was being stored: only the store knows whether it is
         self._detector: ChangeDetector | None = None
         self._detected_shape: Shape | None = None  # what the detector was made for
@@ -123,14 +133,18 @@ class TrackedFeed:
 
     async def reload(self) -> FeedState:
         """Read the feed's state from the store again, after it was changed there."""
-        self._state, self._is_outdated = await self.store.open(), False
-        self.profile.load(self._state)
-        shape = self._state.shape
+        return self._load(await self.store.open())
+
+    def _load(self, state: FeedState) -> FeedState:
+        self._state, self._is_outdated = state, False
+        self._loads += 1
+        self.profile.load(state)
+        shape = state.shape
         if shape is not None and (self._detector is None or shape != self._detected_shape):
             self._detected_shape = shape
             self.profile.use_shape(shape)
             self._detector = make_detector(self.feed, self.settings, shape, self.erasure)
-        return self._state
+        return state
 
     @property
     def last_poll(self) -> RunRecord | None:
@@ -364,17 +378,22 @@ class TrackedFeed:
     # Runs -------------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def ending(self, run: Run) -> AsyncIterator[tuple[Statement, ...]]:
-        """Let one run end at a time, and store in the body that it did; yield the gap that it ends, if it is complete.
+    async def ending(self, run: Run) -> AsyncIterator[RunEnd]:
+        """Let one run end at a time, and store in the body that it did.
 
         Afterwards the state is that which the run has left. What is not stored is not stated: the next run does it.
         """
         async with self._end:
+            end = RunEnd(() if run.problem else self.gaps.find(await self.state(), run.silences))
+            loads = self._loads
             try:
-                yield () if run.problem else self.gaps.find(await self.state(), run.silences)
+                yield end
             except BaseException:
                 self._is_outdated = True
                 raise
             if not run.problem:
                 self.gaps.end_run(run.silences)
-            await self.reload()
+            if end.state is None or loads != self._loads:  # it may have been loaded since, and newer than this one
+                await self.reload()
+            else:
+                self._load(end.state)

@@ -197,11 +197,11 @@ class Poller:
     async def _close(self, run: Run, record: RunRecord, progress: Progress | None = None) -> None:
         """Store the end of a poll and where it has moved the watermark, and state the gap that it ends."""
         feed = self._feed
-        async with feed.ending(run) as gaps:
-            await feed.store.close_run(
-                record, progress, lateness=feed.profile.learn_lateness(run), statements=gaps, compose=feed.compose
+        async with feed.ending(run) as end:
+            end.state = await feed.store.close_run(
+                record, progress, lateness=feed.profile.learn_lateness(run), statements=end.gaps, compose=feed.compose
             )
-            feed.report(*gaps)
+            feed.report(*end.gaps)
 
     def _is_doubtful(self, run: Run, anchor: tuple[str, datetime] | None, progress: Progress) -> bool:
         """Return whether a poll did not show the record that was dated newest, though its window covers that date.

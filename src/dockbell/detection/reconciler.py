@@ -183,8 +183,8 @@ class Reconciler:
         proven = await self._prove(state, found)
         holds = await feed.store.count_holds(record.asked_at)
         is_waiting = decision.waiting or record.tally.held
-        async with feed.ending(run) as gaps:
-            statements = [*gaps, *self._find_statements(state, record, found, absentees, decision, holds=holds)]
+        async with feed.ending(run) as end:
+            statements = [*end.gaps, *self._find_statements(state, record, found, absentees, decision, holds=holds)]
             if is_first:
                 statements.insert(0, rebaselined(feed.feed, feed.clocks.now(), ["first_pass"]))
             await feed.store.close_pass(

@@ -92,8 +92,12 @@ class FeedStore(Protocol):
         lateness: Lateness | None = None,
         statements: Sequence[Statement] = (),
         compose: Compose | None = None,
-    ) -> None:
-        """Store how a run ended, what it proves about the watermark and about lateness, and what is to be stated."""
+    ) -> FeedState | None:
+        """Store how a run ended, what it proves about the watermark and about lateness, and what is to be stated.
+
+        Returns:
+            The state that this has left; None where only :meth:`open` tells.
+        """
 
     async def publish(self, statements: Sequence[Statement], compose: Compose) -> None:
         """Publish statements; a gap that waited to be published goes with them."""

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,22 +19,35 @@ class File:
     Attributes:
         batches: What each transaction has written.
         is_away: Whether it cannot be written.
+        is_unreadable: Whether what the writes have left cannot be read.
     """
 
     def __init__(self) -> None:
         self.connection: Any = sqlite3.connect(":memory:", isolation_level=None)
         self.connection.execute("CREATE TABLE words (word TEXT)")
         self.batches: list[list[str]] = []
-        self.is_away = False
+        self.is_away = self.is_unreadable = False
 
-    async def call(self, function: Write) -> None:
+    async def call(self, function: Callable[[Any], Mapping[int, int]]) -> Mapping[int, int]:
         await anyio.lowlevel.checkpoint()
         if self.is_away:
             raise StoreUnavailable("away")
         before = self.words()
-        function(self.connection)
+        counts = function(self.connection)
         await anyio.sleep(0.01)
         self.batches.append(self.words()[len(before) :])
+        return counts
+
+    def ask(self, connection: Any, numbers: Sequence[int]) -> Callable[[], Mapping[int, int]]:
+        """Return ten times each number; the answer can be read once the transaction is over."""
+
+        def read() -> Mapping[int, int]:
+            assert not connection.in_transaction
+            if self.is_unreadable:
+                raise OSError("unreadable")
+            return {number: 10 * number for number in numbers}
+
+        return read
 
     def words(self) -> list[str]:
         return [word for (word,) in self.connection.execute("SELECT word FROM words ORDER BY rowid")]
@@ -57,21 +70,39 @@ def file() -> Iterator[File]:
 
 
 async def test_what_comes_during_a_transaction_shares_the_next_one(file: File) -> None:
-    joined = JoinedWrites(file.call)
+    joined = JoinedWrites(file.call, file.ask)
     async with anyio.create_task_group() as group:
         for word in "abcdef":
-            group.start_soon(joined.add, file.write(word))
+            group.start_soon(joined.add, file.write(word), 1)
     assert file.batches[0][0] == "a"
     assert len(file.batches) <= 2
     assert file.words() == list("abcdef")
 
 
+async def test_each_learns_what_the_transaction_has_left(file: File) -> None:
+    joined, left = JoinedWrites(file.call, file.ask), dict[int, int | None]()
+
+    async def write(word: str, number: int) -> None:
+        left[number] = await joined.add(file.write(word), number)
+
+    async with anyio.create_task_group() as group:
+        for number, word in enumerate("abc"):
+            group.start_soon(write, word, number)
+    assert left == {0: 0, 1: 10, 2: 20}
+
+
+async def test_what_is_written_is_not_written_again_where_what_it_has_left_cannot_be_read(file: File) -> None:
+    joined, file.is_unreadable = JoinedWrites(file.call, file.ask), True
+    assert await joined.add(file.write("a"), 1) is None
+    assert file.words() == ["a"]
+
+
 async def test_one_that_is_refused_keeps_no_other_from_being_written(file: File) -> None:
-    joined, lost = JoinedWrites(file.call), list[str]()
+    joined, lost = JoinedWrites(file.call, file.ask), list[str]()
 
     async def write(word: str) -> None:
         try:
-            await joined.add(file.write(word))
+            await joined.add(file.write(word), 1)
         except LeaseLost:
             lost.append(word)
 
@@ -83,12 +114,12 @@ async def test_one_that_is_refused_keeps_no_other_from_being_written(file: File)
 
 
 async def test_all_hear_that_the_store_is_away_and_may_try_again(file: File) -> None:
-    joined, file.is_away = JoinedWrites(file.call), True
+    joined, file.is_away = JoinedWrites(file.call, file.ask), True
     failed: list[str] = []
 
     async def write(word: str) -> None:
         try:
-            await joined.add(file.write(word))
+            await joined.add(file.write(word), 1)
         except StoreUnavailable:
             failed.append(word)
 
@@ -97,19 +128,19 @@ async def test_all_hear_that_the_store_is_away_and_may_try_again(file: File) -> 
             group.start_soon(write, word)
     assert sorted(failed) == ["a", "b", "c"]
     file.is_away = False
-    await joined.add(file.write("a"))
+    await joined.add(file.write("a"), 1)
     assert file.words() == ["a"]
 
 
 async def test_who_is_cancelled_takes_no_other_along_and_writes_once(file: File) -> None:
-    joined = JoinedWrites(file.call)
+    joined = JoinedWrites(file.call, file.ask)
     async with anyio.create_task_group() as group, anyio.create_task_group() as cancelled:
-        cancelled.start_soon(joined.add, file.write("a"))
-        cancelled.start_soon(joined.add, file.write("b"))
-        group.start_soon(joined.add, file.write("c"))
+        cancelled.start_soon(joined.add, file.write("a"), 1)
+        cancelled.start_soon(joined.add, file.write("b"), 1)
+        group.start_soon(joined.add, file.write("c"), 1)
         await anyio.sleep(0.005)  # the first transaction is under way
         cancelled.cancel_scope.cancel()
     assert sorted(set(file.words())) == sorted(file.words())
     assert "c" in file.words()
-    await joined.add(file.write("d"))
+    await joined.add(file.write("d"), 1)
     assert file.words().count("d") == 1

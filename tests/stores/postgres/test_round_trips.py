@@ -58,6 +58,15 @@ async def test_a_page_without_changes_takes_one_trip(store: PostgresStore, state
     assert wire.trips - before == 1
 
 
+async def test_the_end_of_a_quiet_run_takes_one_trip_which_tells_the_state(
+    store: PostgresStore, state: FeedState, wire: Wire
+) -> None:
+    before = wire.trips
+    left = await store.feed(state.feed).close_run(a_run(RunKind.POLL))
+    assert wire.trips - before == 1
+    assert left == await store.feed(state.feed).open()
+
+
 async def test_the_ends_of_quiet_runs_share_a_transaction(store: PostgresStore, wire: Wire) -> None:
     feeds = [Feed(f"s{number}", "shipments") for number in range(50)]
     await store.add_feeds(feeds)

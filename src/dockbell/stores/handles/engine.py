@@ -79,7 +79,7 @@ class Engine(ABC):
         self.scope = self.held = self.commanded = ""
         self.fleet: Fleet | None = None
         self.abandoned_by = ""
-        self.joined = JoinedWrites(self.write)
+        self.joined = JoinedWrites(self.write, feeds.ask_for_states)
 
     @abstractmethod
     async def write(

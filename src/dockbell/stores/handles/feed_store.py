@@ -148,12 +148,11 @@ class SqlFeedStore(FeedStore):
         lateness: Lateness | None = None,
         statements: Sequence[Statement] = (),
         compose: Compose | None = None,
-    ) -> None:
+    ) -> FeedState | None:
         if not statements:
-            await self._engine.joined.add(
-                partial(feeds.note_run, lease=self._lease, run=run, progress=progress, lateness=lateness)
+            return await self._engine.joined.add(
+                partial(feeds.note_run, lease=self._lease, run=run, progress=progress, lateness=lateness), self._id
             )
-            return
         await self._append(
             feeds.close_run,
             run,
@@ -163,6 +162,7 @@ class SqlFeedStore(FeedStore):
             compose=compose,
             now=self._engine.now(),
         )
+        return None
 
     async def publish(self, statements: Sequence[Statement], compose: Compose) -> None:
         await self._append(feeds.publish, statements, compose, now=self._engine.now())

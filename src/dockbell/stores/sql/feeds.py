@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,10 +16,10 @@ from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape, keeps_records, keeps_shape
 from dockbell.core.reading.window import Progress
 from dockbell.ports import Compose, FeedState, RunRecord
-from dockbell.stores.sql.connection import Connection, moment, transaction
+from dockbell.stores.sql.connection import Connection, Cursor, marks, moment, transaction
 from dockbell.stores.sql.lease import Lease, find_lease, take_lease, update_feed
 from dockbell.stores.sql.outbox import append_events
-from dockbell.stores.sql.runs import LAST, WITH_LAST, LastRuns, load_last, save_run
+from dockbell.stores.sql.runs import LAST, WITH_LAST, LastRuns, is_failing, load_last, save_run
 
 
 def add_feeds(connection: Connection, added: Sequence[Feed]) -> None:
@@ -74,8 +74,29 @@ _SELECT_STATE: Final = f"SELECT {', '.join(_STATE.values())} FROM feeds {WITH_LA
 
 def load_feeds(connection: Connection, only: Feed | None = None) -> list[FeedState]:
     where, values = ("", ()) if only is None else ("WHERE source = ? AND resource = ?", (only.source, only.resource))
-    found = connection.execute(f"{_SELECT_STATE} {where} ORDER BY feeds.id", values).fetchall()
-    rows = [dict(zip(_STATE, row, strict=True)) for row in found]
+    found = connection.execute(f"{_SELECT_STATE} {where} ORDER BY feeds.id", values)
+    return _read_states(connection, _name_columns(found))
+
+
+def ask_for_states(connection: Connection, ids: Sequence[int]) -> Callable[[], Mapping[int, FeedState]]:
+    """Ask for the states of feeds inside a transaction; return what reads the answer, once that is committed.
+
+    Not among them are feeds whose last run of a kind was incomplete: to read their states takes another statement.
+    """
+    found = connection.execute(f"{_SELECT_STATE} WHERE feeds.id IN ({marks(ids)})", ids)
+
+    def read() -> Mapping[int, FeedState]:
+        rows = [row for row in _name_columns(found) if not is_failing(row)]
+        return {state.id: state for state in _read_states(connection, rows)}
+
+    return read
+
+
+def _name_columns(found: Cursor) -> list[Mapping[str, Any]]:
+    return [dict(zip(_STATE, row, strict=True)) for row in found.fetchall()]
+
+
+def _read_states(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[FeedState]:
     last = load_last(connection, rows)
     return [_read_state(row, last[row["id"]]) for row in rows]
 

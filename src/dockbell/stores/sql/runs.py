@@ -59,7 +59,7 @@ WITH_LAST: Final = " ".join(
 
 def load_last(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Mapping[int, LastRuns]:
     """Return the last runs of feeds by their ids; the rows of these feeds have the columns of :data:`LAST`."""
-    failed = [row["id"] for row in rows if any(_has_failed(row, kind) for kind in RunKind)]
+    failed = [row["id"] for row in rows if is_failing(row)]
     failing = _load_failing(connection, failed) if failed else {}
     return {
         row["id"]: LastRuns(
@@ -72,9 +72,9 @@ def load_last(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Mapp
     }
 
 
-def _has_failed(row: Mapping[str, Any], kind: RunKind) -> bool:
-    """Return whether the last run of a kind was incomplete."""
-    return (row[f"{kind}_failed"] or 0) > (row[f"{kind}_id"] or 0)
+def is_failing(row: Mapping[str, Any]) -> bool:
+    """Return whether the last run of any kind was incomplete."""
+    return any((row[f"{kind}_failed"] or 0) > (row[f"{kind}_id"] or 0) for kind in RunKind)
 
 
 def _read_last(row: Mapping[str, Any], kind: RunKind) -> RunRecord | None:

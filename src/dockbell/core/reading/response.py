@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -122,7 +123,9 @@ def _number(text: str | None) -> int | None:
     return None if match is None else int(match[1])
 
 
+@lru_cache(maxsize=16)
 def _http_date(text: str | None) -> datetime | None:
+    # Several ask for the date of one answer, and all answers of a second have the same.
     if not text:
         return None
     try:

@@ -14,11 +14,12 @@ import anyio
 import pytest
 
 from dockbell.app import now
+from dockbell.core.model import RunKind
 from dockbell.errors import StoreError, StoreFull, StoreIncompatible, StoreInUse
 from dockbell.stores.sqlite import SqliteReadStore, SqliteStore
 from dockbell.stores.sqlite.migrations import MIGRATIONS
 from tests.fakes import NOON
-from tests.stores.pages import FEED, commit, later, told
+from tests.stores.pages import FEED, a_run, commit, later, told
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
@@ -54,6 +55,17 @@ async def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         await process.wait()
     await (await SqliteStore.open(path, now=now)).aclose()
+
+
+async def test_the_log_does_not_grow_with_the_ends_of_quiet_runs(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "a.db", now=now)
+    feed = store.feed(FEED)
+    await feed.open()
+    for _ in range(1000):  # each writes some 13 kB to the log
+        await feed.close_run(a_run(RunKind.POLL))
+    log = (await anyio.Path(f"{store.path}-wal").stat()).st_size
+    assert log < 5_000_000  # SQLite moves it into the store at 1000 pages of 4 kB
+    await store.aclose()
 
 
 async def test_the_epoch_is_the_same_for_the_whole_life_of_a_file(tmp_path: Path) -> None:

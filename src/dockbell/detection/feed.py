@@ -394,6 +394,7 @@ class TrackedFeed:
             if not run.problem:
                 self.gaps.end_run(run.silences)
             if end.state is None or loads != self._loads:  # it may have been loaded since, and newer than this one
+                self._is_outdated = True
                 await self.reload()
             else:
                 self._load(end.state)

@@ -177,10 +177,17 @@ def test_what_is_sent_waits_and_goes_out_together(pair: Pair) -> None:
 
 def test_what_was_sent_last_goes_out_before_the_end(pair: Pair) -> None:
     pair.socket.send(b"goodbye")
+    pair.socket.is_leaving = True
     pair.socket.close()
     assert pair.far.recv(100, socket.MSG_WAITALL) == b"goodbye"
     assert not pair.socket.is_open
     assert pair.socket.receive() == []
+
+
+def test_a_connection_that_is_given_up_sends_nothing_more(pair: Pair) -> None:
+    pair.socket.send(b"once more")
+    pair.socket.close()
+    assert pair.far.recv(100, socket.MSG_WAITALL) == b""
 
 
 def test_what_the_network_does_not_take_at_once_goes_out_later(pair: Pair) -> None:

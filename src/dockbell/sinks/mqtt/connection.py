@@ -108,6 +108,7 @@ class Connection:
         self._unwritten: list[int] = []  # publications of QoS 0
         self._is_heard = False  # a publication was answered since the last tick
         self._is_flush_due = False
+        self._has_reader = True
         self._has_writer = False
         self._answered = float("-inf")  # when the last of those was sent that were acknowledged
         self._given_up: set[int] = set()
@@ -225,6 +226,7 @@ class Connection:
     def disconnect(self) -> None:
         """Send DISCONNECT, so that the broker discards the will, and close."""
         self._lose("closed")  # before paho tells of an end that it does not know to be ours
+        self._socket.is_leaving = True
         self._client.disconnect()
         self.close()
 
@@ -242,20 +244,18 @@ class Connection:
     def _read(self) -> None:
         self._read_packets()
         self._socket.acknowledge_at_once()
-        if self._socket.hides_bytes:
-            self._loop.call_soon(self._read)
         self._flush()
 
-    def _read_packets(self) -> bool:
-        """Read what has come, but not so much that others wait long; return whether anything has."""
-        received = self._socket.receive()
-        for part in received:
+    def _read_packets(self) -> None:
+        """Read what has come, but not so much that others wait long."""
+        for part in self._socket.receive():
             if isinstance(part, Answer):
                 self._take_answer(part)
             else:
                 self._socket.give_paho(part)
                 self._let_paho_read()
-        return bool(received)
+            if not self._socket.is_open:
+                break
 
     def _let_paho_read(self) -> None:
         try:
@@ -263,6 +263,7 @@ class Connection:
                 self._client.loop_read()
         except Exception as error:  # noqa: BLE001  # it would raise the same again, and the connection would never end
             self._on_socket_close()
+            self._socket.close()
             self._lose(f"the broker sent what cannot be read, {type(error).__name__}: {error}")
 
     def _flush_soon(self) -> None:
@@ -284,17 +285,30 @@ class Connection:
             return
         if self._socket.has_sent_all:
             self._confirm()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Let the event loop call when there is something to read, and when the network takes more."""
         if self._has_writer is not self._socket.waits_to_write:
             self._has_writer = not self._has_writer
             if self._has_writer:
                 self._loop.add_writer(self._socket, self._flush)
             else:
                 self._loop.remove_writer(self._socket)
+        if self._has_reader is not self._socket.is_readable:
+            self._has_reader = not self._has_reader
+            if self._has_reader:
+                self._loop.add_reader(self._socket, self._read)
+            else:
+                self._loop.remove_reader(self._socket)
+        if self._socket.hides_bytes:
+            self._loop.call_soon(self._read)
 
     def _end(self) -> None:
         """Read what the broker has sent before the connection was lost: acknowledgements, and perhaps why."""
         for _ in range(_LAST_READINGS):
-            if self._client.socket() is None or not self._read_packets():
+            self._read_packets()
+            if not self._socket.is_open:
                 break
         self._lose("connection lost", Ending.DROPPED)
 
@@ -399,5 +413,6 @@ class Connection:
             self._lose("connection lost", Ending.DROPPED)
 
     def _on_socket_close(self, *_: Any) -> None:
-        self._loop.remove_reader(self._socket)
-        self._loop.remove_writer(self._socket)
+        if self._socket.is_open:
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)

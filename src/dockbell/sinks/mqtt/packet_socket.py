@@ -56,7 +56,9 @@ class PacketSocket:
         )
         self._options.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._is_web = self._options is not transport
+        self.is_leaving = False  # a DISCONNECT comes last, after which paho closes at once
         self._unsent = bytearray()
+        self._is_in_frame = False  # a part of a WebSocket's frame is sent
         self._must_read = False  # TLS sends nothing before it has read something
         self._begun = bytearray()  # a packet of which not enough has come to tell whose it is
         self._missing = 0  # how many bytes of a packet of paho's have not come yet
@@ -77,8 +79,8 @@ class PacketSocket:
         return len(data)
 
     def close(self) -> None:
-        with suppress(OSError):
-            self.flush()  # paho closes as soon as it has sent a DISCONNECT
+        if self.is_leaving:
+            self._send_last()
         self._unsent.clear()
         self._transport.close()
         self._options.close()
@@ -105,10 +107,15 @@ class PacketSocket:
         return bool(self._unsent) and not self._must_read
 
     @property
+    def is_readable(self) -> bool:
+        """Whether reading disturbs nothing: paho answers a ping of a WebSocket even in the middle of our frame."""
+        return self.is_open and not self._is_in_frame
+
+    @property
     def hides_bytes(self) -> bool:
         """Whether there is something to be read that no selector sees: TLS has decrypted it already."""
         pending: Callable[[], int] = getattr(self._transport, "pending", int)
-        return self.is_open and pending() > 0
+        return self.is_readable and pending() > 0
 
     @property
     def has_news_for_paho(self) -> bool:
@@ -118,15 +125,32 @@ class PacketSocket:
         """Send as much of what waits as the network takes; raises OSError where the connection is lost."""
         unsent, self._must_read = self._unsent, False
         try:
-            # A WebSocket masks each byte of a frame in Python, which must not hold up others.
-            while unsent and (sent := self._transport.send(unsent[:_FRAME_MOST] if self._is_web else unsent)):
-                del unsent[:sent]
-                if self._is_web:
-                    return
+            if self._is_web:
+                self._send_frame()
+            else:
+                while unsent:
+                    del unsent[: self._transport.send(unsent)]
         except ssl.SSLWantReadError:
             self._must_read = True
         except _NOT_NOW:
             pass
+        except OSError:
+            self._is_in_frame = False  # it will never be whole
+            raise
+
+    def _send_frame(self) -> None:
+        """Send one frame, or what is left of one: each byte is masked in Python, which must not hold up others."""
+        if self._unsent:
+            self._is_in_frame = True  # also where it blocks
+            sent = self._transport.send(self._unsent[:_FRAME_MOST])  # 0 where a part went out
+            del self._unsent[:sent]
+            self._is_in_frame = not sent
+
+    def _send_last(self) -> None:
+        with suppress(OSError):
+            left = -1
+            while self._unsent and left != (left := len(self._unsent)):
+                self.flush()
 
     def receive(self) -> list[Answer | bytes]:
         """Read what has come; return in its order the answers to publications, and what is for paho to read.
@@ -134,19 +158,19 @@ class PacketSocket:
         It is empty where nothing has come. The end of the connection is ``b""``, and for paho, too.
         """
         received: list[Answer | bytes] = []
-        if not self.is_open:
-            return received
-        # Of a WebSocket, each reading returns one frame.
-        for _ in range(_FRAMES_AT_ONCE if self._is_web else 1):
+        size, frames = 0, _FRAMES_AT_ONCE if self._is_web else 1  # of a WebSocket, each reading returns one frame
+        while frames and size < _READ_AT_ONCE and self.is_readable:
+            frames -= 1
             try:
-                data = self._transport.recv(_READ_AT_ONCE)
+                data = self._transport.recv(_READ_AT_ONCE - size)
             except _NOT_NOW:
                 break
             except OSError:
                 data = b""
-            received += self._split(data) if data else [b""]
             if not data:
-                break
+                return [*received, b""]
+            received += self._split(data)
+            size += len(data)
         return received
 
     def give_paho(self, data: bytes) -> None:

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import ClassVar, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from dockbell.core.model import NOTICES, Feed
 from dockbell.errors import StoreUnavailable
@@ -65,8 +66,11 @@ class Engine(ABC):
         fleet: The processes that share the store; None where this one works on it alone.
         joined: Writes that may share a transaction.
         abandoned_by: The process that worked on it last, where that ended without closing it; else empty.
+        is_lazy: Whether an answer within a transaction may come with that to its commit.
         held: The same, of those whose deliveries it may still settle: it hands some of them over.
     """
+
+    is_lazy: ClassVar[bool]
 
     def __init__(self, epoch: str, outbox_bell: OutboxBell, *, now: Clock, telemetry: Telemetry) -> None:
         self.epoch = epoch
@@ -79,7 +83,7 @@ class Engine(ABC):
         self.scope = self.held = self.commanded = ""
         self.fleet: Fleet | None = None
         self.abandoned_by = ""
-        self.joined = JoinedWrites(self.write, feeds.ask_for_states)
+        self.joined = JoinedWrites(self.write, partial(feeds.ask_for_states, is_lazy=self.is_lazy))
 
     @abstractmethod
     async def write(

@@ -35,6 +35,8 @@ _P = ParamSpec("_P")
 
 
 class PostgresEngine(Engine):
+    is_lazy = True
+
     def __init__(
         self,
         name: str,

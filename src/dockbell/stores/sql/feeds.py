@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape, keeps_records, keeps_shape
 from dockbell.core.reading.window import Progress
 from dockbell.ports import Compose, FeedState, RunRecord
-from dockbell.stores.sql.connection import Connection, Cursor, marks, moment, transaction
+from dockbell.stores.sql.connection import Connection, marks, moment, transaction
 from dockbell.stores.sql.lease import Lease, find_lease, take_lease, update_feed
 from dockbell.stores.sql.outbox import append_events
 from dockbell.stores.sql.runs import LAST, WITH_LAST, LastRuns, is_failing, load_last, save_run
@@ -75,25 +76,30 @@ _SELECT_STATE: Final = f"SELECT {', '.join(_STATE.values())} FROM feeds {WITH_LA
 def load_feeds(connection: Connection, only: Feed | None = None) -> list[FeedState]:
     where, values = ("", ()) if only is None else ("WHERE source = ? AND resource = ?", (only.source, only.resource))
     found = connection.execute(f"{_SELECT_STATE} {where} ORDER BY feeds.id", values)
-    return _read_states(connection, _name_columns(found))
+    return _read_states(connection, _name_columns(found.fetchall()))
 
 
-def ask_for_states(connection: Connection, ids: Sequence[int]) -> Callable[[], Mapping[int, FeedState]]:
+def ask_for_states(
+    connection: Connection, ids: Sequence[int], *, is_lazy: bool
+) -> Callable[[], Mapping[int, FeedState]]:
     """Ask for the states of feeds inside a transaction; return what reads the answer, once that is committed.
 
     Not among them are feeds whose last run of a kind was incomplete: to read their states takes another statement.
+    With ``is_lazy`` the answer comes with that to the commit. Where it is there at once, it is taken at once: SQLite
+    moves no log into the store while a statement is read from.
     """
     found = connection.execute(f"{_SELECT_STATE} WHERE feeds.id IN ({marks(ids)})", ids)
+    fetch = found.fetchall if is_lazy else partial(list, found.fetchall())
 
     def read() -> Mapping[int, FeedState]:
-        rows = [row for row in _name_columns(found) if not is_failing(row)]
+        rows = [row for row in _name_columns(fetch()) if not is_failing(row)]
         return {state.id: state for state in _read_states(connection, rows)}
 
     return read
 
 
-def _name_columns(found: Cursor) -> list[Mapping[str, Any]]:
-    return [dict(zip(_STATE, row, strict=True)) for row in found.fetchall()]
+def _name_columns(rows: Sequence[Any]) -> list[Mapping[str, Any]]:
+    return [dict(zip(_STATE, row, strict=True)) for row in rows]
 
 
 def _read_states(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[FeedState]:

@@ -35,6 +35,8 @@ _P = ParamSpec("_P")
 
 
 class SqliteEngine(Engine):
+    is_lazy = False
+
     def __init__(self, path: Path, files: Files, *, now: Clock, telemetry: Telemetry) -> None:
         (epoch,) = files.reader.execute("SELECT epoch FROM life").fetchone()
         super().__init__(epoch, OutboxBell(outbox.last_sequences(files.reader)), now=now, telemetry=telemetry)

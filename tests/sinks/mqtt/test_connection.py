@@ -21,8 +21,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.sinks.mqtt import MqttSettings, MqttSink, connecting
+from dockbell.sinks.mqtt.acknowledgements import FIRST_ID, Ack
 from dockbell.sinks.mqtt.connecting import Login, connect
-from dockbell.sinks.mqtt.connection import FIRST_ID, Ack, Connection, Ending
+from dockbell.sinks.mqtt.connection import Connection, Ending
 from dockbell.sinks.mqtt.packets import Protocol, Publication, VersionRefused, VersionUnclear
 from dockbell.telemetry import SinkFails
 from tests.brokers import Broker, find_free_port

@@ -14,7 +14,7 @@ from dockbell.config import Secret
 from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.sinks import mqtt
-from dockbell.sinks.mqtt import connecting, connection
+from dockbell.sinks.mqtt import acknowledgements, connecting, connection
 from dockbell.telemetry import SinkConnected, SinkFails
 from tests.brokers import MOSQUITTO, Broker, Iotcore, Mosquitto, Subscriber, started
 from tests.sinks.conftest import Facts, make_delivery, make_statement, running
@@ -243,7 +243,7 @@ async def test_a_broker_that_stops_acknowledging_is_left_and_its_deliveries_are_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "_TICK", timedelta(milliseconds=50))
-    monkeypatch.setattr(connection, "_PUBACK_LIMIT", timedelta(milliseconds=300))
+    monkeypatch.setattr(acknowledgements, "ANSWER_LIMIT", timedelta(milliseconds=300))
     monkeypatch.setattr(connecting, "_CONNECT_LIMIT", timedelta(milliseconds=300))
     facts = Facts()
     with open_mosquitto(tmp_path) as broker:

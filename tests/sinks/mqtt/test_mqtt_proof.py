@@ -17,7 +17,7 @@ import pytest
 from anyio import to_thread
 
 from dockbell.config import Secret
-from dockbell.sinks.mqtt import connecting, connection
+from dockbell.sinks.mqtt import acknowledgements, connecting, connection
 from dockbell.telemetry import SinkFails, SinkOmits
 from dockbell.testing.outbox import STOCK
 from tests.brokers import Mosquitto, Subscriber
@@ -61,7 +61,7 @@ async def test_whatever_happens_to_the_broker_while_much_changes(
     tmp_path: Path, disturbance: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "_TICK", timedelta(milliseconds=20))
-    monkeypatch.setattr(connection, "_PUBACK_LIMIT", timedelta(milliseconds=200))
+    monkeypatch.setattr(acknowledgements, "ANSWER_LIMIT", timedelta(milliseconds=200))
     monkeypatch.setattr(connecting, "_CONNECT_LIMIT", timedelta(milliseconds=300))
     async with opened(tmp_path) as whole, whole.relaying():
         for round_ in range(4):

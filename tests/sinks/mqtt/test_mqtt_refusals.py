@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dockbell.core.model import Outcome, OutcomeKind
-from dockbell.sinks.mqtt.connection import Ack
+from dockbell.sinks.mqtt.acknowledgements import Ack
 from dockbell.sinks.mqtt.sending import judge
 from dockbell.telemetry import SinkConnected, SinkFails, SinkOmits
 from tests.brokers import Broker, Subscriber

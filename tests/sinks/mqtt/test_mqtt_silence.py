@@ -12,9 +12,9 @@ import pytest
 
 from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.delivery.relay import Relay
-from dockbell.sinks.mqtt import MqttSettings, MqttSink, connection, flow
+from dockbell.sinks.mqtt import MqttSettings, MqttSink, acknowledgements, connection, flow
+from dockbell.sinks.mqtt.acknowledgements import FIRST_ID, LAST_ID, Ack
 from dockbell.sinks.mqtt.connecting import Login, connect
-from dockbell.sinks.mqtt.connection import FIRST_ID, LAST_ID, Ack
 from dockbell.sinks.mqtt.packets import Publication
 from dockbell.telemetry import SinkConnected, SinkFails, SinkOmits
 from dockbell.testing.outbox import SHIPMENTS, open_outbox
@@ -32,9 +32,9 @@ OVERTAKEN = Outcome(OutcomeKind.FAILED, "not acknowledged within 0.3 s, but late
 def quick_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for acknowledgements for a moment only."""
     monkeypatch.setattr(connection, "_TICK", timedelta(milliseconds=20))
-    monkeypatch.setattr(connection, "_DOUBT_AFTER", timedelta(milliseconds=100))
-    monkeypatch.setattr(connection, "_OVERTAKEN_LIMIT", timedelta(milliseconds=300))
-    monkeypatch.setattr(connection, "_PUBACK_LIMIT", timedelta(milliseconds=900))
+    monkeypatch.setattr(acknowledgements, "DOUBT_AFTER", timedelta(milliseconds=100))
+    monkeypatch.setattr(acknowledgements, "OVERTAKEN_LIMIT", timedelta(milliseconds=300))
+    monkeypatch.setattr(acknowledgements, "ANSWER_LIMIT", timedelta(milliseconds=900))
     monkeypatch.setattr(flow, "_DRAIN_LIMIT", timedelta(milliseconds=50))
 
 
@@ -156,7 +156,7 @@ async def test_a_late_acknowledgement_of_what_was_given_up_is_harmless_and_taken
                 (third, 0),
             ]
             assert line.quota == 65_533
-            line._last_id = LAST_ID  # as after so many publications
+            line._acknowledgements._last_id = LAST_ID  # as after so many publications
             # The first two packet ids are still in use.
             assert line.publish(Publication("dockbell/event/main/shipments/shp_2/updated", b"")) == third
             broker.silent = lambda _: False

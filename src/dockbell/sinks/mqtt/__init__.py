@@ -1,7 +1,8 @@
 """MQTT: events as they happen, the latest state of each record retained, and a status with a will.
 
 - ``connecting``: opens connections, in the version that the broker speaks, and when to try again. ``connection``: one
-  connection. ``packet_socket``: its socket, shared with paho. ``packets``: what goes over it.
+  connection. ``acknowledgements``: what its publications wait for. ``packet_socket``: its socket, shared with paho.
+  ``packets``: what goes over it.
 - ``flow``: what is owed, and which message makes a broker drop connections. ``sending``: one publication on its way,
   and which a broker does not take.
 - ``retained_repair``, ``sweeper``: keep what the broker retains equal to the store.

@@ -11,26 +11,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from paho.mqtt import client as paho
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from dockbell.errors import SinkError
+from dockbell.sinks.mqtt import acknowledgements
+from dockbell.sinks.mqtt.acknowledgements import Ack, Acknowledgements
 from dockbell.sinks.mqtt.packet_socket import PacketSocket
 from dockbell.sinks.mqtt.packets import (
-    FAILURES_FROM,
     MOST_REMAINING,
-    PUBACK,
-    PUBCOMP,
-    PUBREC,
     Answer,
     Protocol,
     Publication,
     VersionUnclear,
     describe,
-    describe_answer,
     encode_publish,
     encode_pubrel,
     find_refusal,
@@ -39,16 +36,7 @@ from dockbell.sinks.mqtt.packets import (
     remaining_length,
 )
 
-_PUBACK_LIMIT: Final = timedelta(seconds=30)
-_OVERTAKEN_LIMIT: Final = timedelta(seconds=10)
-"""A broker acknowledges in the order of arrival (MQTT 5.0, 4.6): after so long, it skips an older one."""
-_DOUBT_AFTER: Final = timedelta(seconds=5)
 _TICK: Final = timedelta(seconds=1)
-FIRST_ID: Final = 0x8000
-LAST_ID: Final = 0xFFFF
-"""Packet ids of publications; paho numbers its subscriptions from 1, and would need years to come here."""
-_FIRST_ANSWERS: Final = (0, PUBACK, PUBREC)
-"""What answers a publication first, by its quality of service."""
 _LAST_READINGS: Final = 100
 """How often a lost connection is read from once more; each time up to 64 KiB."""
 _MOST_GIVEN_UP: Final = 1000
@@ -72,18 +60,6 @@ class Ending(Enum):
 OnMessage: TypeAlias = Callable[[str, bytes, bool], None]
 
 
-class Ack(NamedTuple):
-    """A PUBACK or PUBCOMP, or with QoS 0 that it is written.
-
-    With the code None it is the end of waiting for one: later publications were acknowledged long ago. ``reason``
-    explains that, and the codes from 0x80 on, ``not authorized (0x87)``; it is empty for the others.
-    """
-
-    packet_id: int
-    code: int | None
-    reason: str
-
-
 class Connection:
     def __init__(self, client: paho.Client, wake: Callable[[], None], protocol: Protocol = Protocol.V5) -> None:
         self.protocol = protocol
@@ -94,7 +70,6 @@ class Connection:
         self.retains = True  # whether the broker does
         self.qos_maximum = 2  # what it takes
         self.is_subscribing = False  # a subscription has been neither granted nor refused
-        self.has_answered = False  # the broker has acknowledged something
         self._client = client
         self._wake = wake
         self._loop = asyncio.get_running_loop()
@@ -102,17 +77,11 @@ class Connection:
         self._lost_at = 0.0
         self._greeted = asyncio.Event()
         self._refusal: SinkError | None = None
-        self._last_id = LAST_ID
-        self._sent: dict[int, float] = {}  # when each publication in flight was sent, in that order
-        self._awaited: dict[int, int] = {}  # the kind of answer that each packet id in use waits for; 0 with QoS 0
-        self._unwritten: list[int] = []  # publications of QoS 0
+        self._acknowledgements = Acknowledgements(self._loop.time)
         self._is_heard = False  # a publication was answered since the last tick
         self._is_flush_due = False
         self._has_reader = True
         self._has_writer = False
-        self._answered = float("-inf")  # when the last of those was sent that were acknowledged
-        self._given_up: set[int] = set()
-        self._acks: list[Ack] = []
         self._answer: asyncio.Future[str] = self._loop.create_future()
         self._listener: OnMessage = lambda *_: None
         client.on_connect = self._on_connect
@@ -142,18 +111,22 @@ class Connection:
     @property
     def quota(self) -> int:
         """How many publications may be in flight: the broker goes on counting those we gave up (MQTT 5.0, 4.9)."""
-        return self.receive_maximum - len(self._given_up)
+        return self.receive_maximum - self._acknowledgements.given_up
 
     @property
     def is_worn(self) -> bool:
         """Whether so many publications were given up that a new connection is better."""
-        return len(self._given_up) >= min(max(1, self.receive_maximum // 2), _MOST_GIVEN_UP)
+        return self._acknowledgements.given_up >= min(max(1, self.receive_maximum // 2), _MOST_GIVEN_UP)
 
     @property
     def is_doubtful(self) -> bool:
         """Whether one has been in flight for long, and no later one was acknowledged either."""
-        oldest = next(iter(self._sent.values()), None)
-        return oldest is not None and oldest >= self._answered and self._is_over(oldest, _DOUBT_AFTER)
+        return self._acknowledgements.is_doubtful
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the broker has acknowledged something."""
+        return self._acknowledgements.has_come
 
     def find_obstacle(self, publication: Publication) -> str:
         """Return why the broker does not take a publication, empty where it does; to try would cost the connection."""
@@ -171,32 +144,22 @@ class Connection:
         """
         if self.lost:
             return None
-        packet_id, qos = self._take_id(), min(publication.qos, self.qos_maximum)
+        qos = min(publication.qos, self.qos_maximum)
+        packet_id = self._acknowledgements.expect(qos)
         self._socket.send(encode_publish(publication, packet_id, qos, pack_properties(publication, self.protocol)))
-        self._sent[packet_id], self._awaited[packet_id] = self._loop.time(), _FIRST_ANSWERS[qos]
-        if not qos:
-            self._unwritten.append(packet_id)
         self._flush_soon()
         return packet_id
 
-    def _take_id(self) -> int:
-        """Return the next packet id that is not in use; those in flight and given up are a few thousand at most."""
-        while True:
-            self._last_id = self._last_id + 1 if self._last_id < LAST_ID else FIRST_ID
-            if self._last_id not in self._awaited:
-                return self._last_id
-
     def take_acks(self) -> list[Ack]:
-        acks, self._acks = self._acks, []
-        return acks
+        return self._acknowledgements.take()
 
     def waited(self, packet_id: int) -> timedelta:
         """Return how long a publication had been in flight when the connection was lost."""
-        return timedelta(seconds=self._lost_at - self._sent[packet_id])
+        return timedelta(seconds=self._lost_at - self._acknowledgements.sent_at(packet_id))
 
     def is_unanswered(self, packet_id: int) -> bool:
         """Return whether a publication was among those whose silence ended the connection."""
-        return self.ending is Ending.SILENT and self.waited(packet_id) > _DOUBT_AFTER
+        return self.ending is Ending.SILENT and self.waited(packet_id) > acknowledgements.DOUBT_AFTER
 
     async def subscribe(self, topic: str, on_message: OnMessage, *, is_queued: bool = True) -> str:
         """Subscribe to one filter, and to none beside it; return why the broker refuses, empty when it grants it.
@@ -250,12 +213,15 @@ class Connection:
         """Read what has come, but not so much that others wait long."""
         for part in self._socket.receive():
             if isinstance(part, Answer):
-                self._take_answer(part)
+                self._is_heard = True
+                if self._acknowledgements.take_in(part):
+                    self._socket.send(encode_pubrel(part.packet_id))
             else:
                 self._socket.give_paho(part)
                 self._let_paho_read()
             if not self._socket.is_open:
                 break
+        self._tell()
 
     def _let_paho_read(self) -> None:
         try:
@@ -284,7 +250,8 @@ class Connection:
             self._end()
             return
         if self._socket.has_sent_all:
-            self._confirm()
+            self._acknowledgements.confirm_written()
+            self._tell()
         self._watch()
 
     def _watch(self) -> None:
@@ -321,62 +288,21 @@ class Connection:
             self._let_paho_read()
         self._client.loop_misc()
         self._flush()
-        if not self.lost:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        """Give up publications that were overtaken, and a connection on which nothing is acknowledged."""
-        for packet_id, sent_at in list(self._sent.items()):
-            if sent_at >= self._answered:
-                if self._is_over(sent_at, _PUBACK_LIMIT):
-                    self._lose(f"no acknowledgement within {_PUBACK_LIMIT.total_seconds():g} s", Ending.SILENT)
-                break
-            if not self._is_over(sent_at, _OVERTAKEN_LIMIT):
-                break
-            # A late answer is its own, since nothing else has its packet id meanwhile.
-            del self._sent[packet_id]
-            self._given_up.add(packet_id)
-            limit = f"{_OVERTAKEN_LIMIT.total_seconds():g} s"
-            self._acks.append(Ack(packet_id, None, f"not acknowledged within {limit}, but later publications were"))
-            self._wake()
+        self._acknowledgements.give_up_overtaken()
+        if self._acknowledgements.is_silent:
+            self._lose(f"no acknowledgement within {acknowledgements.ANSWER_LIMIT.total_seconds():g} s", Ending.SILENT)
         if self.is_doubtful:
             self._wake()
+        self._tell()
 
-    def _is_over(self, since: float, limit: timedelta) -> bool:
-        return self._loop.time() - since > limit.total_seconds()
+    def _tell(self) -> None:
+        if self._acknowledgements.has_news:
+            self._wake()
 
     def _lose(self, reason: str, ending: Ending = Ending.OURS) -> None:
         if not self.lost:
             self.lost, self.ending, self._lost_at = reason, ending, self._loop.time()
         self._greeted.set()
-        self._wake()
-
-    def _take_answer(self, answer: Answer) -> None:
-        kind, packet_id, code = answer
-        self._is_heard = True
-        if self._awaited.get(packet_id) != kind:
-            return  # one that answers nothing, or nothing that was sent in this way
-        is_failure = code >= FAILURES_FROM
-        if kind == PUBREC and not is_failure:
-            self._awaited[packet_id] = PUBCOMP
-            self._socket.send(encode_pubrel(packet_id))
-            return
-        self.has_answered = True
-        self._acknowledge(Ack(packet_id, code, describe_answer(code) if is_failure else ""))
-
-    def _confirm(self) -> None:
-        """Acknowledge the publications of QoS 0, once they are written."""
-        unwritten, self._unwritten = self._unwritten, []
-        for packet_id in unwritten:
-            self._acknowledge(Ack(packet_id, 0, ""))
-
-    def _acknowledge(self, ack: Ack) -> None:
-        del self._awaited[ack.packet_id]
-        if ack.packet_id in self._given_up:
-            self._given_up.discard(ack.packet_id)
-        else:
-            self._answered = max(self._answered, self._sent.pop(ack.packet_id))
-            self._acks.append(ack)
         self._wake()
 
     # Called by paho, in the event loop.

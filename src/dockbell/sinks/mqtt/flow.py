@@ -36,7 +36,8 @@ from msgspec.structs import replace
 
 from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import RecordId
-from dockbell.sinks.mqtt.connection import Ack, Connection, Ending
+from dockbell.sinks.mqtt.acknowledgements import Ack
+from dockbell.sinks.mqtt.connection import Connection, Ending
 from dockbell.sinks.mqtt.packets import Publication
 from dockbell.sinks.mqtt.sending import (
     CULPRIT,

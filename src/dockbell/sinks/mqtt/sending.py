@@ -16,7 +16,7 @@ import anyio
 
 from dockbell.core.model import DELIVERED, Outcome, OutcomeKind
 from dockbell.core.publishing.settlement import RecordId
-from dockbell.sinks.mqtt.connection import Ack
+from dockbell.sinks.mqtt.acknowledgements import Ack
 from dockbell.sinks.mqtt.packets import FAILURES_FROM, Publication
 from dockbell.telemetry import SinkOmits, Telemetry
 

@@ -22,9 +22,9 @@ from dockbell.telemetry import Fact, Telemetry
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def digest_of(resource: str, records: tuple[bytes, ...], cursor: str | None) -> bytes:
+def digest_of(resource: str, records: tuple[bytes, ...], cursor: str | None, *, is_poll: bool) -> bytes:
     """Return the digest of an answer with these records and this cursor, if the real client would give it one."""
-    if RESOURCES[resource].polled:
+    if RESOURCES[resource].polled and not is_poll:
         return b""
     return blake2b(b"\n".join((*records, str(cursor).encode())), digest_size=16).digest()
 
@@ -140,7 +140,7 @@ class FakeSource:
             clock=ClockSource.DATE,
             answered_at=self.clock() + self.ahead,
             received_at=self.clock(),
-            digest=digest_of(resource, records, following),
+            digest=digest_of(resource, records, following, is_poll=updated_since is not None),
         )
 
     async def read_shipment(

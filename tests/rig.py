@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import pytest
 from msgspec.structs import replace
 
 from dockbell.app.next_time import next_time
@@ -23,7 +24,7 @@ from dockbell.detection.poller import Poller
 from dockbell.detection.reading import open_page
 from dockbell.detection.reconciler import Reconciler
 from dockbell.detection.run import Run
-from dockbell.ports import Alarm
+from dockbell.ports import Alarm, Committed
 from dockbell.stores.sqlite import SqliteStore
 from tests.fakes import Clock, Ear, FakeSource
 
@@ -146,6 +147,24 @@ class Rig:
         """Return what was stated about the feed, of one kind or all."""
         events = await self.store.read_events(self.feed, 0, 10_000)
         return [json.loads(event.body)["data"] for event in events if not event.key and change in ("", event.change)]
+
+
+class CountedCommits:
+    """The store of a feed, which counts how many pages were compared."""
+
+    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._count = 0
+        self._commit = rig.tracked.store.commit_page
+        monkeypatch.setattr(rig.tracked.store, "commit_page", self)
+
+    async def __call__(self, *args: Any, **named: Any) -> Committed:
+        self._count += 1
+        return await self._commit(*args, **named)
+
+    def take(self) -> int:
+        """Return how many were compared since this was called last."""
+        count, self._count = self._count, 0
+        return count
 
 
 class CountedAlarm:

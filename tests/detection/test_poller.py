@@ -16,7 +16,7 @@ from dockbell.detection.guarded import run_guarded
 from dockbell.errors import CursorExpired, RequestRefused, SourceRefused, SourceUnavailable, StoreUnavailable
 from dockbell.telemetry import LookbackNarrow
 from tests.fakes import NOON
-from tests.rig import CountedAlarm, Rig, TimedAlarm, open_rig, run_until_quiet
+from tests.rig import CountedAlarm, CountedCommits, Rig, TimedAlarm, open_rig, run_until_quiet
 
 
 @pytest.fixture
@@ -35,6 +35,26 @@ async def test_reading_the_same_records_again_is_no_change(rig: Rig) -> None:
     for _ in range(5):
         await rig.poll()
     assert await rig.events() == []
+
+
+async def test_polls_that_show_the_same_again_compare_nothing_and_those_that_show_nothing_neither(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.read_whole()
+    counted, compared = CountedCommits(rig, monkeypatch), []
+    for _ in range(4):
+        await rig.poll()
+        compared.append(counted.take())
+    rig.clock.pass_(100)
+    rig.source.put("a", status="packed")
+    for _ in range(4):
+        await rig.poll()
+        compared.append(counted.take())
+    rig.source.records = {}
+    await rig.poll()
+    compared.append(counted.take())
+    assert compared == [2, 0, 0, 0, 2, 1, 1, 0, 0]  # after a change the window moves on in two steps
+    assert await rig.events() == ["a updated 1"]
 
 
 async def test_a_poll_asks_from_the_watermark_less_the_lookback(rig: Rig) -> None:

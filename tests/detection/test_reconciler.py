@@ -26,11 +26,11 @@ from dockbell.core.model import Page, RunKind
 from dockbell.core.moment import format_moment
 from dockbell.detection.guarded import run_guarded
 from dockbell.errors import CursorExpired, PageUnreadable, SchemaMismatch, SourceError, SourceUnavailable
-from dockbell.ports import Checkpoint, Committed, Failing
+from dockbell.ports import Checkpoint, Failing
 from dockbell.stores.sqlite import SqliteReadStore
 from dockbell.telemetry import RunEnded, StoreWrittenAside
 from tests.fakes import FakeSource
-from tests.rig import SHIPMENTS, CountedAlarm, Rig, open_rig, open_stock, run_until_quiet
+from tests.rig import SHIPMENTS, CountedAlarm, CountedCommits, Rig, open_rig, open_stock, run_until_quiet
 from tests.stores.pages import complete
 
 
@@ -995,24 +995,6 @@ async def test_an_approved_pass_does_not_ask_for_each_where_none_of_a_sample_is_
 
 
 # Known pages ---------------------------------------------------------------------------------------------------------
-
-
-class CountedCommits:
-    """The store of a feed, which counts how many pages were compared."""
-
-    def __init__(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._count = 0
-        self._commit = rig.tracked.store.commit_page
-        monkeypatch.setattr(rig.tracked.store, "commit_page", self)
-
-    async def __call__(self, *args: Any, **named: Any) -> Committed:
-        self._count += 1
-        return await self._commit(*args, **named)
-
-    def take(self) -> int:
-        """Return how many were compared since this was called last."""
-        count, self._count = self._count, 0
-        return count
 
 
 async def test_pages_that_are_stored_as_they_come_are_not_compared_again(

@@ -315,7 +315,7 @@ class ModelApi:
             clock=ClockSource.DATE if dated else ClockSource.LOCAL,
             answered_at=date + SECOND if dated else self.clock(),
             received_at=self.clock(),
-            digest=digest_of(resource, records, following),
+            digest=digest_of(resource, records, following, is_poll=updated_since is not None),
         )
 
     async def read_shipment(

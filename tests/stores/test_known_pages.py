@@ -139,3 +139,9 @@ async def test_a_page_stays_known_while_only_others_and_runs_are_written(store: 
     recalled = store.feed(state.feed).known_pages.recall(b"digest")
     assert recalled is not None
     assert (recalled.seen, recalled.dates) == ([1], {"a": None})
+    for _ in range(3):  # polls that do not show it
+        await store.feed(state.feed).close_run(a_run(RunKind.POLL))
+    assert store.feed(state.feed).known_pages.recall(b"digest") is not None
+    for _ in range(4):
+        await store.feed(state.feed).close_run(a_run(RunKind.POLL))
+    assert store.feed(state.feed).known_pages.recall(b"digest") is None

@@ -304,6 +304,8 @@ class TrackedFeed:
 
     async def _store_page_of_run(self, page: Page, context: ReadContext) -> Committed:
         """Store what a page comes to; what the store knows it comes to is not found out again."""
+        if not page.records:
+            return Committed(PageDiff(is_known=True), 0)
         if not page.digest:
             return await self.store_page(page, context)
         known_pages = self.store.known_pages

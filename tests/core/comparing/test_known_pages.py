@@ -81,6 +81,17 @@ def test_what_a_whole_pass_did_not_show_is_forgotten() -> None:
     assert (find_rows(pages, b"one"), find_rows(pages, b"two")) == ([1], None)
 
 
+def test_what_the_last_three_polls_did_not_show_is_forgotten() -> None:
+    pages = KnownPages()
+    learn(pages, b"one", 1)
+    learn(pages, b"two", 2)
+    for _ in range(3):
+        pages.end_poll()
+        assert find_rows(pages, b"one") == [1]
+    pages.end_poll()
+    assert (find_rows(pages, b"one"), find_rows(pages, b"two")) == ([1], None)
+
+
 def test_they_take_no_more_room_than_they_may() -> None:
     pages = KnownPages()
     for number in range(5000):

@@ -17,6 +17,8 @@ from dockbell.core.comparing.page_diff import PageDiff
 BYTES_MOST: Final = 4 * 1024 * 1024
 """The most bytes that the known pages of one feed take; those that do not fit are compared each time."""
 PROBED: Final = 50
+_POLLS_KEPT: Final = 2
+"""Beside the last one: whole polls and short ones ask in turn, and show other pages."""
 
 _UNDATED: Final = -(1 << 63)
 _ROW_BYTES: Final = 16  # of its number and its date
@@ -31,7 +33,7 @@ class _Known:
     rows: array[int]  # in their order
     keys: str  # in the order of the page, as its dates
     dates: array[int]
-    used_in: int  # the pass that showed it last
+    used_in: int  # the run that showed it last
 
     @property
     def size(self) -> int:
@@ -60,7 +62,7 @@ class KnownPages:
         self.version = 0
         self._pages: dict[bytes, _Known] = {}
         self._size = 0
-        self._passes = 0
+        self._runs = 0
         self._recalled = 0
         self._probed: tuple[bytes, Collection[int] | None] = (b"", None)
         self.is_trusted = True
@@ -74,7 +76,7 @@ class KnownPages:
         if self._recalled % PROBED == 0:
             self._probed = (digest, known.rows)
             return None
-        known.used_in = self._passes
+        known.used_in = self._runs
         return known.to_page_diff()
 
     def take(self, digest: bytes, page_diff: PageDiff, version: int) -> bool:
@@ -110,13 +112,20 @@ class KnownPages:
 
     def end_pass(self) -> None:
         """Forget the pages that the pass did not show which ends now: its pages begin with other records since."""
-        for digest in [digest for digest, known in self._pages.items() if known.used_in < self._passes]:
+        self._end_run(0)
+
+    def end_poll(self) -> None:
+        """Forget the pages that the last polls did not show: their windows have moved on since."""
+        self._end_run(_POLLS_KEPT)
+
+    def _end_run(self, kept: int) -> None:
+        for digest in [digest for digest, known in self._pages.items() if known.used_in < self._runs - kept]:
             self._forget(digest)
-        self._passes += 1
+        self._runs += 1
 
     def _remember(self, digest: bytes, page_diff: PageDiff) -> None:
         dates = array("q", (_UNDATED if date is None else date for date in page_diff.dates.values()))
-        known = _Known(array("Q", sorted(page_diff.seen)), _SEPARATOR.join(page_diff.dates), dates, self._passes)
+        known = _Known(array("Q", sorted(page_diff.seen)), _SEPARATOR.join(page_diff.dates), dates, self._runs)
         if self._size + known.size <= BYTES_MOST:
             self._pages[digest] = known
             self._size += known.size

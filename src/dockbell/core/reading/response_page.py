@@ -62,10 +62,11 @@ class EnvelopeMissing(SchemaMismatch):
     """The answer has no array of the name that held the records before."""
 
 
-def read_page(resource: str, response: Response, *, envelope: str | None = None) -> Page:
+def read_page(resource: str, response: Response, *, envelope: str | None = None, may_come_again: bool = False) -> Page:
     """Return the page of a listing that an answer holds; its records are cut out, not decoded.
 
-    ``envelope`` is the field that held the records of earlier pages, where that is known.
+    ``envelope`` is the field that held the records of earlier pages, where that is known. With ``may_come_again`` the
+    page gets a digest.
 
     Raises:
         PageUnreadable: Not whole, no JSON even in its structure, or not to be understood in one way only.
@@ -86,13 +87,8 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
         received_at=response.received_at,
         unsound=unsound,
         age=read_age(response),
-        digest=_digest(resource, response.body),
+        digest=blake2b(response.body, digest_size=_DIGEST_SIZE).digest() if may_come_again else b"",
     )
-
-
-def _digest(resource: str, body: bytes) -> bytes:
-    """Return the digest of an answer that may well come again; of a polled feed, the whole list is seldom read."""
-    return b"" if RESOURCES[resource].polled else blake2b(body, digest_size=_DIGEST_SIZE).digest()
 
 
 def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser) -> tuple[str, list[bytes], str | None]:

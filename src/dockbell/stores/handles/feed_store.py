@@ -12,7 +12,7 @@ from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.known_pages import KnownPages
 from dockbell.core.comparing.page_diff import Finding, PageDiff, Pending, Snapshots
 from dockbell.core.comparing.seen_rows import SeenRows
-from dockbell.core.model import JSON, Change, Feed, Statement, Via
+from dockbell.core.model import JSON, RESOURCES, Change, Feed, RunKind, Statement, Via
 from dockbell.core.publishing.erasure import Erasure
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
@@ -149,6 +149,8 @@ class SqlFeedStore(FeedStore):
         statements: Sequence[Statement] = (),
         compose: Compose | None = None,
     ) -> FeedState | None:
+        if run.kind is RunKind.POLL:
+            self._known_pages.end_poll()
         if not statements:
             return await self._engine.joined.add(
                 partial(feeds.note_run, lease=self._lease, run=run, progress=progress, lateness=lateness), self._id
@@ -226,7 +228,8 @@ class SqlFeedStore(FeedStore):
             drift_before=drift_before,
             now=self._engine.now(),
         )
-        self._known_pages.end_pass()
+        if not RESOURCES[self._feed.resource].polled:  # else the known pages are those of polls
+            self._known_pages.end_pass()
         if not statements:
             self._engine.outbox.ring()  # a backfill may have waited for the pass
 

@@ -57,6 +57,25 @@ async def test_polls_that_show_the_same_again_compare_nothing_and_those_that_sho
     assert await rig.events() == ["a updated 1"]
 
 
+async def test_what_other_runs_have_met_speaks_against_the_next_candidate_where_the_end_of_a_poll_is_not_stored(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.read_whole()
+    await rig.poll()
+    rig.tracked.sightings.meet_aside(NOON)
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as away:
+        away.setattr(rig.tracked.store, "close_run", fail)
+        with pytest.raises(StoreUnavailable):
+            await rig.poll()
+    assert rig.tracked.sightings.oldest_aside == NOON
+    await rig.poll()
+    assert rig.tracked.sightings.oldest_aside is None
+
+
 async def test_a_poll_asks_from_the_watermark_less_the_lookback(rig: Rig) -> None:
     await rig.read_whole(after=0)
     rig.clock.pass_(100)

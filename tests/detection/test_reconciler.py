@@ -1040,13 +1040,13 @@ async def test_a_page_of_a_moment_ago_is_compared_where_its_records_have_changed
 async def test_what_another_program_writes_to_the_store_is_found_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(known_pages, "PROBED", 1)
     async with open_stock(tmp_path, key="/id") as rig:
         rig.source.put("a")
         for _ in range(3):
             await rig.read_whole(after=300)
         with closing(sqlite3.connect(tmp_path / "dockbell.db")) as connection, connection:
             connection.execute("UPDATE records SET raw_hash = zeroblob(16)")
-        monkeypatch.setattr(known_pages, "PROBED", 1)
         await rig.read_whole(after=300)
         monkeypatch.undo()
         told = [str(fact) for fact in rig.ear.facts if isinstance(fact, StoreWrittenAside)]

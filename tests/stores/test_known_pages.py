@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from dockbell.core.comparing import deletion_rules
@@ -139,9 +141,16 @@ async def test_a_page_stays_known_while_only_others_and_runs_are_written(store: 
     recalled = store.feed(state.feed).known_pages.recall(b"digest")
     assert recalled is not None
     assert (recalled.seen, recalled.dates) == ([1], {"a": None})
-    for _ in range(3):  # polls that do not show it
-        await store.feed(state.feed).close_run(a_run(RunKind.POLL))
-    assert store.feed(state.feed).known_pages.recall(b"digest") is not None
-    for _ in range(4):
-        await store.feed(state.feed).close_run(a_run(RunKind.POLL))
-    assert store.feed(state.feed).known_pages.recall(b"digest") is None
+
+
+async def test_a_page_that_comes_while_a_record_of_it_is_suspected_is_not_taken_for_known(
+    store: Store, state: FeedState
+) -> None:
+    """It shows the record, and must end the suspicion that is being stored."""
+    await commit(store, state, {"id": "a"})
+    known = store.feed(state.feed).known_pages
+    assert known.take(b"digest", (await commit(store, state, {"id": "a"})).page_diff, known.version)
+    async with anyio.create_task_group() as group:
+        group.start_soon(store.feed(state.feed).suspect, [1], NOON)
+        await anyio.lowlevel.checkpoint()
+        assert known.recall(b"digest") is None

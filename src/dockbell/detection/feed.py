@@ -293,7 +293,7 @@ class TrackedFeed:
         context = replace(
             self.make_context(run.kind, state), may_ask_again=run.may_ask_again, run_asked_at=run.summary.asked_at
         )
-        committed = await self._store_page_of_run(page, context)
+        committed = await self._store_page_of_run(page, context, run.kind)
         page_diff = committed.page_diff
         self.sightings.take_page(run.kind, page_diff)
         await self.profile.observe(run.kind, page, page_diff.dates, is_first=run.cursor is None)
@@ -302,11 +302,11 @@ class TrackedFeed:
         self._report_unanswered()
         return committed
 
-    async def _store_page_of_run(self, page: Page, context: ReadContext) -> Committed:
+    async def _store_page_of_run(self, page: Page, context: ReadContext, kind: RunKind) -> Committed:
         """Store what a page comes to; what the store knows it comes to is not found out again."""
         if not page.records:
             return Committed(PageDiff(is_known=True), 0)
-        if not page.digest:
+        if not page.digest or kind is RunKind.TRAILING:  # whose pages are seldom the same
             return await self.store_page(page, context)
         known_pages = self.store.known_pages
         known, version = known_pages.recall(page.digest), known_pages.version

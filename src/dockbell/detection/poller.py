@@ -152,7 +152,12 @@ class Poller:
         progress = replace(progress, newest=progress.newest or (await feed.state()).progress.newest)
         if (proof := self._prove(run, window, progress, anchor)) is not None:
             progress, _ = advance(progress, proof, lookback, precision)
-        await self._close(run, record, progress)
+        try:
+            await self._close(run, record, progress)
+        except BaseException:
+            if proof is not None and proof.oldest_unseen is not None:
+                feed.sightings.meet_aside(proof.oldest_unseen)  # it speaks against the next candidate as well
+            raise
         self._is_new = False
         if not window.is_covered and not self._is_cut_off:
             feed.schedule.request_pass()
@@ -236,6 +241,8 @@ class Poller:
 
     async def _read(self, kind: RunKind, since: datetime, anchor: str = "") -> tuple[Run, RunRecord, BoundWindow]:
         """Read a run that would start at ``since``; where the API calls that too old, as far back as it allows."""
+        if kind is RunKind.POLL:
+            self._feed.store.known_pages.begin_poll()
         window, is_refused = await self._bound(since), False
         while True:
             run = await begin_run(self._feed, kind, window.since, anchor)

@@ -64,9 +64,14 @@ def test_records_are_cut_out_as_they_are() -> None:
     )
 
 
-def test_an_answer_that_may_well_come_again_has_a_digest() -> None:
-    one, other = (read_page("stock", answer({"stock": [], "next_cursor": None, "at": at})) for at in (1, 2))
-    assert one.digest == read_page("stock", answer({"stock": [], "next_cursor": None, "at": 1})).digest != other.digest
+def test_an_answer_that_may_come_again_has_a_digest_of_its_text_and_of_where_its_records_stand_in_it() -> None:
+    def digest(at: int, envelope: str = "stock") -> bytes:
+        text: dict[str, Any] = {"stock": [], "items": [], "next_cursor": None, "at": at}
+        return read_page("stock", answer(text), envelope=envelope, may_come_again=True).digest
+
+    assert digest(1) == digest(1) != b""
+    assert len({digest(1), digest(2), digest(1, "items")}) == 3
+    assert read_page("stock", answer({"stock": [], "next_cursor": None})).digest == b""
 
 
 @pytest.mark.parametrize(

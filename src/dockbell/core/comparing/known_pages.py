@@ -1,11 +1,12 @@
 """Which pages of a feed are known: all of their records are stored as these pages show them, byte for byte.
 
-A page that comes once more need not be compared again while nothing of its records was written. The comparison of each
-``PROBED``th is made all the same: if something else wrote to the store, it shows, and no page is taken for known again.
+A page that comes once more need not be compared again while nothing of its records was written. After a while each is
+compared all the same: if something else wrote to the store, it shows, and no page is taken for known again.
 """
 
 from __future__ import annotations
 
+import random
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection
@@ -16,9 +17,12 @@ from dockbell.core.comparing.page_diff import PageDiff
 
 BYTES_MOST: Final = 4 * 1024 * 1024
 """The most bytes that the known pages of one feed take; those that do not fit are compared each time."""
+POLL_BYTES_MOST: Final = 16 * 1024
+"""The same of a feed that is polled, of which a process may have tens of thousands; a window shows few pages."""
 PROBED: Final = 50
+"""So often a page comes at most, and half as often at least, until it is compared all the same."""
 _POLLS_KEPT: Final = 2
-"""Beside the last one: whole polls and short ones ask in turn, and show other pages."""
+"""Beside the last one: an answer of a server that lags need not cost the pages of the others."""
 
 _UNDATED: Final = -(1 << 63)
 _ROW_BYTES: Final = 16  # of its number and its date
@@ -34,6 +38,7 @@ class _Known:
     keys: str  # in the order of the page, as its dates
     dates: array[int]
     used_in: int  # the run that showed it last
+    probed_in: int  # how often it may come before it is compared all the same
 
     @property
     def size(self) -> int:
@@ -51,19 +56,19 @@ class _Known:
 
 
 class KnownPages:
-    """The known pages of one feed, by the digests of their text.
+    """The known pages of one feed, by the digests of their text; they take ``most`` bytes at most.
 
     Attributes:
         version: Changes with everything that is forgotten: what was found before that is not known for sure.
         is_trusted: Whether nothing but this process was seen to write to the records.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = BYTES_MOST) -> None:
+        self._most = most
         self.version = 0
         self._pages: dict[bytes, _Known] = {}
         self._size = 0
         self._runs = 0
-        self._recalled = 0
         self._probed: tuple[bytes, Collection[int] | None] = (b"", None)
         self.is_trusted = True
 
@@ -72,10 +77,10 @@ class KnownPages:
         known = self._pages.get(digest)
         if known is None:
             return None
-        self._recalled += 1
-        if self._recalled % PROBED == 0:
+        if known.probed_in == 0:
             self._probed = (digest, known.rows)
             return None
+        known.probed_in -= 1
         known.used_in = self._runs
         return known.to_page_diff()
 
@@ -114,7 +119,7 @@ class KnownPages:
         """Forget the pages that the pass did not show which ends now: its pages begin with other records since."""
         self._end_run(0)
 
-    def end_poll(self) -> None:
+    def begin_poll(self) -> None:
         """Forget the pages that the last polls did not show: their windows have moved on since."""
         self._end_run(_POLLS_KEPT)
 
@@ -125,8 +130,10 @@ class KnownPages:
 
     def _remember(self, digest: bytes, page_diff: PageDiff) -> None:
         dates = array("q", (_UNDATED if date is None else date for date in page_diff.dates.values()))
-        known = _Known(array("Q", sorted(page_diff.seen)), _SEPARATOR.join(page_diff.dates), dates, self._runs)
-        if self._size + known.size <= BYTES_MOST:
+        rows, keys = array("Q", sorted(page_diff.seen)), _SEPARATOR.join(page_diff.dates)
+        # Not all pages of a pass in the same one.
+        known = _Known(rows, keys, dates, self._runs, probed_in=random.randrange(PROBED // 2, PROBED))  # noqa: S311
+        if self._size + known.size <= self._most:
             self._pages[digest] = known
             self._size += known.size
 

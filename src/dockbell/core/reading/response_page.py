@@ -87,8 +87,16 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None,
         received_at=response.received_at,
         unsound=unsound,
         age=read_age(response),
-        digest=blake2b(response.body, digest_size=_DIGEST_SIZE).digest() if may_come_again else b"",
+        digest=_digest(name, response.body) if may_come_again else b"",
     )
+
+
+def _digest(envelope: str, body: bytes) -> bytes:
+    """Return the digest of an answer and of where its records were found in it."""
+    digest = blake2b(envelope.encode(), digest_size=_DIGEST_SIZE)
+    digest.update(b"\0")
+    digest.update(body)
+    return digest.digest()
 
 
 def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser) -> tuple[str, list[bytes], str | None]:

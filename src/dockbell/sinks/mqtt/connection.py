@@ -288,9 +288,11 @@ class Connection:
             self._let_paho_read()
         self._client.loop_misc()
         self._flush()
-        self._acknowledgements.give_up_overtaken()
-        if self._acknowledgements.is_silent:
-            self._lose(f"no acknowledgement within {acknowledgements.ANSWER_LIMIT.total_seconds():g} s", Ending.SILENT)
+        if not self.lost:  # else what it owes goes out again on the next connection
+            self._acknowledgements.give_up_overtaken()
+            if self._acknowledgements.is_silent:
+                limit = f"{acknowledgements.ANSWER_LIMIT.total_seconds():g} s"
+                self._lose(f"no acknowledgement within {limit}", Ending.SILENT)
         if self.is_doubtful:
             self._wake()
         self._tell()

@@ -109,7 +109,7 @@ class PacketSocket:
     @property
     def is_readable(self) -> bool:
         """Whether reading disturbs nothing: paho answers a ping of a WebSocket even in the middle of our frame."""
-        return self.is_open and not self._is_in_frame
+        return self.is_open and (self._must_read or not self._is_in_frame)
 
     @property
     def hides_bytes(self) -> bool:

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 from dockbell.core.comparing.drift import Decision
-from dockbell.core.comparing.known_pages import KnownPages
+from dockbell.core.comparing.known_pages import BYTES_MOST, POLL_BYTES_MOST, KnownPages
 from dockbell.core.comparing.page_diff import Finding, PageDiff, Pending, Snapshots
 from dockbell.core.comparing.seen_rows import SeenRows
-from dockbell.core.model import JSON, RESOURCES, Change, Feed, RunKind, Statement, Via
+from dockbell.core.model import JSON, RESOURCES, Change, Feed, Statement, Via
 from dockbell.core.publishing.erasure import Erasure
 from dockbell.core.reading.lateness import Lateness
 from dockbell.core.reading.shape import Shape
@@ -31,7 +31,9 @@ class SqlFeedStore(FeedStore):
     def __init__(self, engine: Engine, feed: Feed) -> None:
         self._engine = engine
         self._feed = feed
-        self._known_pages = KnownPages()
+        resource = RESOURCES.get(feed.resource)  # a feed of notices has none
+        self._is_polled = resource is not None and resource.polled
+        self._known_pages = KnownPages(POLL_BYTES_MOST if self._is_polled else BYTES_MOST)
         self._none_absent: tuple[int, Absentees | None] = (0, None)
         """What the last complete pass came to, if nothing was absent, and the version of the known pages then."""
         self._known_since = (0, 0)  # the token of the lease and the count of purges under which they are known
@@ -56,14 +58,22 @@ class SqlFeedStore(FeedStore):
 
     @contextmanager
     def _writing_to(self, rows: Collection[int] | None) -> Iterator[None]:
-        """Let something be written to the records of some rows, None: of any, and forget the pages that show them."""
+        """Let something be written to the records of some rows, None: of any, and forget the pages that show them.
+
+        They are forgotten before, so that a page which comes meanwhile is compared, after what is written; and again
+        afterwards, for it may have been compared before. After an error too: it may have been written all the same.
+        """
+        self._forget(rows)
         try:
             yield
-        finally:  # after an error too: it may have been written all the same
-            if rows is None:
-                self._known_pages.clear()
-            elif rows:
-                self._known_pages.forget(rows)
+        finally:
+            self._forget(rows)
+
+    def _forget(self, rows: Collection[int] | None) -> None:
+        if rows is None:
+            self._known_pages.clear()
+        elif rows:
+            self._known_pages.forget(rows)
 
     async def _append(
         self, function: Callable[Concatenate[Connection, Lease, _P], _T], *args: _P.args, **kwargs: _P.kwargs
@@ -149,8 +159,6 @@ class SqlFeedStore(FeedStore):
         statements: Sequence[Statement] = (),
         compose: Compose | None = None,
     ) -> FeedState | None:
-        if run.kind is RunKind.POLL:
-            self._known_pages.end_poll()
         if not statements:
             return await self._engine.joined.add(
                 partial(feeds.note_run, lease=self._lease, run=run, progress=progress, lateness=lateness), self._id
@@ -228,7 +236,7 @@ class SqlFeedStore(FeedStore):
             drift_before=drift_before,
             now=self._engine.now(),
         )
-        if not RESOURCES[self._feed.resource].polled:  # else the known pages are those of polls
+        if not self._is_polled:  # else the known pages are those of polls
             self._known_pages.end_pass()
         if not statements:
             self._engine.outbox.ring()  # a backfill may have waited for the pass

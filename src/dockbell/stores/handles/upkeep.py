@@ -86,9 +86,14 @@ class SqlPrivacy(Privacy):
         if feed not in engine.outbox.ends:
             return Purged()
         lease = await engine.take(feed)
-        purged, end = await engine.write(
-            call_and_find_end, feed, purging.purge, lease, key, detect, compose, now=engine.now()
-        )
+        try:
+            purged, end = await engine.write(
+                call_and_find_end, feed, purging.purge, lease, key, detect, compose, now=engine.now()
+            )
+        except BaseException:  # whether it was committed is not known
+            engine.purges += 1
+            engine.outbox.ring()
+            raise
         if purged.is_known:  # first of all: relays must not send what they have read before
             engine.purges += 1
             engine.outbox.ring()

@@ -12,14 +12,15 @@ from tests.bench.delivery import deliver
 from tests.bench.processes import run_alone, serving
 from tests.bench.reading import fill
 from tests.bench.servers import serve_sandbox
-from tests.brokers import MOSQUITTO, Mosquitto, started
+from tests.brokers import Mosquitto, started
+from tests.sinks.mqtt.conftest import needs_mosquitto
 
 EXPECTED: Final = {False: 0.95, True: 0.75}
 """How much CPU the bare loop takes of what dockbell does, without and with retained state (docs/benchmarks.md)."""
 LOST_MOST: Final = 1 / 3
 
 
-@pytest.mark.skipif(MOSQUITTO is None, reason="Mosquitto is not installed")
+@needs_mosquitto
 def test_delivering_by_mqtt_has_not_become_slower_by_a_third_against_the_bare_loop(tmp_path: Path) -> None:
     best = dict.fromkeys(EXPECTED, 0.0)
     with serving(serve_sandbox, 3000) as url:

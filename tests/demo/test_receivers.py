@@ -18,7 +18,7 @@ from dockbell.demo import receivers
 from dockbell.demo.arrival import Arrival
 from dockbell.demo.receivers import HOST, Broker, find_free_port, receive, start_broker, subscribe
 from tests import brokers
-from tests.brokers import MOSQUITTO
+from tests.sinks.mqtt.conftest import needs_mosquitto
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def is_free(port: int) -> bool:
         return probe.connect_ex((HOST, port)) != 0
 
 
-@pytest.mark.skipif(MOSQUITTO is None, reason="Mosquitto is not installed")
+@needs_mosquitto
 async def test_an_installed_mosquitto_serves_although_the_path_does_not_lead_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,23 @@ async def test_polls_that_show_the_same_again_compare_nothing_and_those_that_sho
     assert await rig.events() == ["a updated 1"]
 
 
+async def test_polls_that_fail_remember_no_more_pages_than_others(rig: Rig) -> None:
+    await rig.read_whole()
+
+    def fail(request: int) -> None:
+        if rig.source.asked[request - 1][0] is not None:
+            raise RequestRefused("HTTP 400")
+
+    rig.source.before_page = fail
+    known = rig.tracked.store.known_pages
+    for number in range(20):
+        rig.source.put("a", number=number)
+        for _ in range(2):  # the second shows what is stored by then
+            with pytest.raises(RequestRefused):
+                await rig.poller.run_once()
+    assert 0 < len(known._pages) <= 3
+
+
 async def test_what_other_runs_have_met_speaks_against_the_next_candidate_where_the_end_of_a_poll_is_not_stored(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -27,7 +26,7 @@ from dockbell.detection.problems import Problems
 from dockbell.detection.profile import FeedProfile
 from dockbell.detection.read_context import make_context
 from dockbell.detection.record_shape import check_drop, describe, key_collides, learn_from, make_detector
-from dockbell.detection.run import Run
+from dockbell.detection.run import Run, RunEnd
 from dockbell.detection.run_summary import RunSummary, Sightings
 from dockbell.detection.schedule import Clocks, FeedSchedule
 from dockbell.detection.workload import Workload
@@ -44,14 +43,6 @@ from dockbell.telemetry import (
     StoreWrittenAside,
     Telemetry,
 )
-
-
-@dataclass(slots=True)
-class RunEnd:
-    gaps: tuple[Statement, ...]
-    """The gap that the run ends, if it is complete; it is to be stated."""
-    state: FeedState | None = None
-    """The state that the run has left, where the body was told it."""
 
 
 class TrackedFeed:

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from dockbell.core.model import Page, RunKind
+from dockbell.core.model import Page, RunKind, Statement
 from dockbell.core.reading.page_sample import RECORDS_LEAST
 from dockbell.core.reading.request import LIMITS
 from dockbell.core.reading.silence import Silences
@@ -27,7 +27,7 @@ from dockbell.core.running.backoff import delay
 from dockbell.detection.anomalies import AnomalyGuard
 from dockbell.detection.run_summary import RunSummary
 from dockbell.errors import CursorExpired, PageUnreadable, SourceUnavailable
-from dockbell.ports import Committed, RunRecord
+from dockbell.ports import Committed, FeedState, RunRecord
 
 CURSOR_EXPIRED: Final = "the API forgot the cursor"
 LIMIT_CHANGED: Final = "a page could only be read with a smaller limit, so others may have been skipped"
@@ -49,6 +49,14 @@ class _Request(Enum):
     NEXT = auto()  # the next page, with the limit at hand
     WHOLE = auto()  # the whole of a page that was read in part
     END = auto()  # the last page once more: it is as full as pages get, so an answer may have been cut
+
+
+@dataclass(slots=True)
+class RunEnd:
+    gaps: tuple[Statement, ...]
+    """The gap that the run ends, if it is complete; it is to be stated."""
+    state: FeedState | None = None
+    """The state that the run has left, where the store has told it."""
 
 
 @dataclass

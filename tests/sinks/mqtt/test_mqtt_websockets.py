@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from hashlib import sha1
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 from dockbell.core.model import OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.sinks.mqtt.connecting import Login, connect
+from dockbell.sinks.mqtt.connection import Connection
 from dockbell.sinks.mqtt.packets import Publication
 from dockbell.telemetry import SinkConnected
 from tests.brokers import Mosquitto, Subscriber, accepts, find_free_port, wait_until
@@ -70,7 +71,8 @@ class WebServer:
         await self._loop.sock_sendall(self._sock, answer)
 
     async def send(self, body: bytes, kind: int = 2) -> None:
-        await self._loop.sock_sendall(self._sock, bytes([0x80 | kind, len(body)]) + body)
+        size = bytes([len(body)]) if len(body) < 126 else b"\x7e" + len(body).to_bytes(2, "big")
+        await self._loop.sock_sendall(self._sock, bytes([0x80 | kind]) + size + body)
 
     async def read_frame(self) -> tuple[int, bytes]:
         """Return the kind and the content of a frame; only a whole one can be unmasked to something sensible."""
@@ -153,7 +155,8 @@ async def test_a_goodbye_comes_after_all_that_waits(tmp_path: Path, count: int) 
     assert "will" not in subscriber.topics
 
 
-async def test_a_ping_of_the_server_is_not_answered_within_a_frame() -> None:
+@asynccontextmanager
+async def dialled_web() -> AsyncIterator[tuple[Connection, WebServer]]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)  # so that it takes only a part of a frame
         server.settimeout(0)
@@ -162,7 +165,26 @@ async def test_a_ping_of_the_server_is_not_answered_within_a_frame() -> None:
             accepted: list[WebServer] = []
             tasks.start_soon(accept_web, server, accepted)
             connection = await connect(login, lambda: None)
-        (web,) = accepted
+        try:
+            yield connection, accepted[0]
+        finally:
+            connection.close()
+            accepted[0].close()
+
+
+@pytest.mark.parametrize(("size", "frames", "at_once"), [(100, 30, 20 * 100), (20_000, 6, 65_536)])
+async def test_of_many_frames_few_are_read_at_once(size: int, frames: int, at_once: int) -> None:
+    async with dialled_web() as (connection, web):
+        connection._loop.remove_reader(connection._socket)
+        connection._socket._options.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 200_000)
+        for _ in range(frames):
+            await web.send(packet(3, b"x" * size)[:size])
+        await until(lambda: len(connection._socket._options.recv(1_000_000, socket.MSG_PEEK)) >= frames * size)
+        assert sum(len(part) for part in connection._socket.receive()) == at_once
+
+
+async def test_a_ping_of_the_server_is_not_answered_within_a_frame() -> None:
+    async with dialled_web() as (connection, web):
         connection._socket._options.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
         for _ in range(40):
             connection.publish(Publication("t", b"x" * 60_000))
@@ -173,8 +195,6 @@ async def test_a_ping_of_the_server_is_not_answered_within_a_frame() -> None:
             frames = await web.read_frames(40 * 60_000)
         assert {kind for kind, _ in frames} <= {BINARY, PONG}
         assert b"".join(body for kind, body in frames if kind == BINARY).count(b"\0\1t") == 40
-        connection.close()
-        web.close()
 
 
 async def test_a_broker_that_was_away_gets_what_waits(tmp_path: Path) -> None:

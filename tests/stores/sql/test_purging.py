@@ -18,6 +18,7 @@ from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Feed, Key, Via
 from dockbell.core.publishing.settlement import StartOffset
 from dockbell.core.reading.shape import Shape
+from dockbell.errors import StoreUnavailable
 from dockbell.ports import FeedState, Purged
 from dockbell.stores.handles.store import SqlStore
 from tests.fakes import NOON
@@ -219,6 +220,22 @@ async def test_why_shows_that_a_record_was_purged(place: Place, store: SqlStore,
     assert record is not None
     assert record.is_purged
     assert (notes[-1].finding, notes[-1].via, notes[-1].sequence) == (Finding.PURGED, Via.OPERATOR, 2)
+
+
+async def test_a_purge_without_an_answer_is_counted_for_it_may_have_been_committed(
+    store: SqlStore, state: FeedState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await commit(store, state, {"id": "a"})
+    write = store.engine.write
+
+    async def lose_the_answer(*args: Any, **more: Any) -> None:
+        await write(*args, **more)
+        raise StoreUnavailable("connection lost")
+
+    monkeypatch.setattr(store.engine, "write", lose_the_answer)
+    with pytest.raises(StoreUnavailable):
+        await erase(store)
+    assert store.purges == 1
 
 
 async def test_a_purge_is_counted_before_anything_can_be_sent(store: SqlStore, state: FeedState) -> None:

@@ -27,7 +27,7 @@ from dockbell.errors import SinkError, SinkRejected, SinkUnavailable
 from dockbell.net.network import explain
 from dockbell.sinks.mqtt.connection import Connection, Ending
 from dockbell.sinks.mqtt.packet_socket import Client
-from dockbell.sinks.mqtt.packets import Protocol, Publication, VersionRefused, VersionUnclear, properties_of
+from dockbell.sinks.mqtt.packets import Protocol, Publication, VersionRefused, VersionUnclear, make_will_properties
 
 _CONNECT_LIMIT: Final = timedelta(seconds=10)
 _LOOK_AGAIN: Final = timedelta(hours=1)
@@ -127,7 +127,7 @@ def _make_client(login: Login) -> Client:
         login.trust.sslsocket_class = _TidySocket
         client.tls_set_context(login.trust)
     if (will := login.will) is not None:
-        properties = properties_of(will, PacketTypes.WILLMESSAGE) if login.protocol is Protocol.V5 else None
+        properties = make_will_properties(will) if login.protocol is Protocol.V5 else None
         client.will_set(will.topic, will.payload, qos=1, retain=will.retain, properties=properties)
     return client
 

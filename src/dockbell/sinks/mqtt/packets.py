@@ -70,9 +70,9 @@ class Answer(NamedTuple):
     code: int
 
 
-def properties_of(publication: Publication, packet_type: int = PacketTypes.PUBLISH) -> Properties:
-    """Return the properties that go with a publication, or with a will, in MQTT 5."""
-    return _make_properties(publication.content_type, publication.expiry, packet_type, publication.replayed)
+def make_will_properties(will: Publication) -> Properties:
+    """Return the properties that go with a will in MQTT 5."""
+    return _make_properties(will.content_type, will.expiry, PacketTypes.WILLMESSAGE, will.replayed)
 
 
 def pack_properties(publication: Publication, protocol: Protocol) -> bytes:

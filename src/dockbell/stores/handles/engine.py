@@ -66,7 +66,7 @@ class Engine(ABC):
         fleet: The processes that share the store; None where this one works on it alone.
         joined: Writes that may share a transaction.
         abandoned_by: The process that worked on it last, where that ended without closing it; else empty.
-        is_lazy: Whether an answer within a transaction may come with that to its commit.
+        is_lazy: Whether the answers to the statements of a transaction come together, at its end.
         held: The same, of those whose deliveries it may still settle: it hands some of them over.
     """
 

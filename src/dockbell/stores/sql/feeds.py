@@ -85,8 +85,8 @@ def ask_for_states(
     """Ask for the states of feeds inside a transaction; return what reads the answer, once that is committed.
 
     Not among them are feeds whose last run of a kind was incomplete: to read their states takes another statement.
-    With ``is_lazy`` the answer comes with that to the commit. Where it is there at once, it is taken at once: SQLite
-    moves no log into the store while a statement is read from.
+    With ``is_lazy`` the database answers at the commit. Otherwise the answer is there at once, and is taken at once:
+    SQLite does not move its log into the store while an answer is only half read.
     """
     found = connection.execute(f"{_SELECT_STATE} WHERE feeds.id IN ({marks(ids)})", ids)
     fetch = found.fetchall if is_lazy else partial(list, found.fetchall())

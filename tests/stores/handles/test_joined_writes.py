@@ -11,6 +11,7 @@ import pytest
 
 from dockbell.errors import LeaseLost, StoreUnavailable
 from dockbell.stores.handles.joined_writes import JoinedWrites, Write
+from dockbell.stores.sql.connection import transaction
 
 
 class File:
@@ -54,6 +55,20 @@ class File:
 
     def write(self, word: str) -> Write:
         return partial(_insert, word=word)
+
+
+def _commit(connection: Any, word: str) -> int:
+    """Insert a word in a transaction of its own, unless it is empty; return its length."""
+    if word:
+        with transaction(connection):
+            _insert(connection, word)
+    if word == "odd":
+        raise ValueError(word)
+    return len(word)
+
+
+def _ignore(length: int) -> None:
+    """Take in nothing."""
 
 
 def _insert(connection: Any, word: str) -> None:
@@ -144,3 +159,73 @@ async def test_who_is_cancelled_takes_no_other_along_and_writes_once(file: File)
     assert "c" in file.words()
     await joined.add(file.write("d"), 1)
     assert file.words().count("d") == 1
+
+
+async def test_commits_that_come_during_another_share_one_transaction_and_have_their_own_results(file: File) -> None:
+    joined, lengths, taken = JoinedWrites(file.call, file.ask), dict[str, int](), list[int]()
+
+    async def commit(word: str) -> None:
+        lengths[word] = await joined.commit(partial(_commit, word=word), taken.append)
+
+    async with anyio.create_task_group() as group:
+        for word in ("a", "bb", "ccc"):
+            group.start_soon(commit, word)
+        group.start_soon(joined.add, file.write("end of a run"), 1)
+    assert lengths == {"a": 1, "bb": 2, "ccc": 3}
+    assert taken == [1, 2, 3]
+    assert file.batches == [["a"], ["bb", "ccc", "end of a run"]]
+
+
+async def test_what_writes_nothing_begins_no_transaction(file: File) -> None:
+    joined, statements = JoinedWrites(file.call, file.ask), list[str]()
+    file.connection.set_trace_callback(statements.append)
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(joined.commit, partial(_commit, word=""), _ignore)
+    assert not any(each.startswith(("BEGIN", "COMMIT")) for each in statements)
+
+
+@pytest.mark.parametrize("word", ["lost", "odd"])
+async def test_a_commit_that_fails_keeps_no_other_from_being_committed_and_leaves_nothing(
+    file: File, word: str
+) -> None:
+    joined, failed, taken = JoinedWrites(file.call, file.ask), list[str](), list[int]()
+
+    async def commit(word: str) -> None:
+        try:
+            await joined.commit(partial(_commit, word=word), taken.append)
+        except (LeaseLost, ValueError):
+            failed.append(word)
+
+    async with anyio.create_task_group() as group:
+        for each in ("a", "bb", word, "ccccc"):
+            group.start_soon(commit, each)
+    assert failed == [word]
+    assert taken == [1, 2, 5]
+    assert file.words() == ["a", "bb", "ccccc"]
+    assert not file.connection.in_transaction
+
+
+async def test_what_is_committed_is_taken_in_even_if_its_caller_is_cancelled_meanwhile(file: File) -> None:
+    joined, taken = JoinedWrites(file.call, file.ask), list[int]()
+
+    async def commit(word: str) -> None:
+        await joined.commit(partial(_commit, word=word), taken.append)
+
+    async with anyio.create_task_group() as group, anyio.create_task_group() as cancelled:
+        group.start_soon(commit, "a")
+        group.start_soon(commit, "bb")
+        cancelled.start_soon(commit, "ccc")
+        await anyio.sleep(0.015)  # the second transaction is under way: "bb" writes "ccc", too
+        cancelled.cancel_scope.cancel()
+    assert file.batches == [["a"], ["bb", "ccc"]]
+    assert taken == [1, 2, 3]
+
+
+async def test_one_transaction_does_not_take_more_than_ten_pages(file: File) -> None:
+    joined = JoinedWrites(file.call, file.ask)
+    async with anyio.create_task_group() as group:
+        for number in range(24):
+            group.start_soon(joined.commit, partial(_commit, word=str(number)), _ignore)
+        group.start_soon(joined.add, file.write("end of a run"), 1)
+    assert [len(batch) for batch in file.batches] == [1, 10, 10, 4]

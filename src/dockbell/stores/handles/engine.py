@@ -147,10 +147,19 @@ class Engine(ABC):
 
     async def announce(self, feed: Feed, end: int) -> None:
         """Wake those who wait for events of a feed where it has new ones, and write beside the store how far it is."""
-        if end > self.outbox.ends.get(feed, 0):
+        if self.ring(feed, end):
+            await self.try_to_note_end()
+
+    def ring(self, feed: Feed, end: int) -> bool:
+        """Wake those who wait for events of a feed; return whether it has new ones."""
+        is_new = end > self.outbox.ends.get(feed, 0)
+        if is_new:
             self.outbox.announce(feed, end)
-            with suppress(StoreUnavailable):  # what was committed is committed; the next commit writes it again
-                await self.note_end()
+        return is_new
+
+    async def try_to_note_end(self) -> None:
+        with suppress(StoreUnavailable):  # what was committed is committed; the next commit writes it again
+            await self.note_end()
 
     async def take(self, feed: Feed) -> Lease:
         """Return the lease of a feed, which this process takes once; a feed that is new is made."""

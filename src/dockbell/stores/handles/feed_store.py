@@ -131,24 +131,29 @@ class SqlFeedStore(FeedStore):
         via: Via,
         find_statement: Callable[[PageDiff], Statement | None] | None = None,
     ) -> Committed:
+        commit = partial(
+            snapshots.commit_page,
+            lease=self._lease,
+            look=self._engine.look,
+            detect=detect,
+            compose=compose,
+            via=via,
+            find_statement=find_statement,
+            now=self._engine.now(),
+        )
         try:
-            committed = await self._engine.write(
-                snapshots.commit_page,
-                self._lease,
-                self._engine.look,
-                detect,
-                compose,
-                via=via,
-                find_statement=find_statement,
-                now=self._engine.now(),
-            )
+            committed = await self._engine.joined.commit(commit, self._take_committed)
         except BaseException:  # whether it was committed is not known
             self._known_pages.clear()
             raise
+        if committed.end:
+            await self._engine.try_to_note_end()
+        return committed
+
+    def _take_committed(self, committed: Committed) -> None:
         if not committed.page_diff.is_idle:
             self._known_pages.forget(committed.page_diff.written)
-        await self._engine.announce(self._feed, committed.end)  # at once, see _append
-        return committed
+        self._engine.ring(self._feed, committed.end)
 
     async def close_run(
         self,

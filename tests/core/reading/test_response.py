@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeAlias
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from dockbell.core.model import RESOURCES, Allowance, ClockSource, Page
 from dockbell.core.reading.request import Request, list_request, shipment_request
 from dockbell.core.reading.response import Response, check_status, clean, read_allowance, read_retry_after, service_time
-from dockbell.core.reading.response_json import UNSOUND_SIZE_MOST, are_alike, read_object
+from dockbell.core.reading.response_json import UNSOUND_SIZE_MOST, are_alike, decode_object, read_object, read_twice
 from dockbell.core.reading.response_page import CURSOR_LONGEST, RECORDS_MOST, read_page
 from dockbell.errors import (
     CursorExpired,
@@ -62,16 +63,6 @@ def test_records_are_cut_out_as_they_are() -> None:
         answered_at=SENT + timedelta(seconds=1),
         received_at=SENT + timedelta(seconds=1),
     )
-
-
-def test_an_answer_that_may_come_again_has_a_digest_of_its_text_and_of_where_its_records_stand_in_it() -> None:
-    def digest(at: int, envelope: str = "stock") -> bytes:
-        text: dict[str, Any] = {"stock": [], "items": [], "next_cursor": None, "at": at}
-        return read_page("stock", answer(text), envelope=envelope, may_come_again=True).digest
-
-    assert digest(1) == digest(1) != b""
-    assert len({digest(1), digest(2), digest(1, "items")}) == 3
-    assert read_page("stock", answer({"stock": [], "next_cursor": None})).digest == b""
 
 
 @pytest.mark.parametrize(
@@ -255,6 +246,28 @@ def test_errors_that_are_counted_elsewhere_in_the_answer_are_no_error_of_it() ->
 def test_what_is_not_whole_or_no_json_in_its_structure_is_unreadable(body: bytes) -> None:
     with pytest.raises(PageUnreadable, match=r'^resource "shipments": the response is not JSON, got '):
         read_page("shipments", answer(body))
+
+
+@pytest.mark.parametrize("before", [10, 65_510, 65_511, 65_512, 65_513, 200_000])
+@pytest.mark.parametrize(
+    ("text", "is_sound"),
+    [
+        (b"\xf0\x9f\x8e\x81", True),
+        (b"\xff", False),
+        (b"\xf0\x9f\x8e", False),
+        (b"\xe2\x82\xac\xc0\x80", False),
+    ],
+)
+def test_an_answer_is_utf_8_or_not_wherever_its_characters_stand(before: int, text: bytes, *, is_sound: bool) -> None:
+    body = b'{"shipments": [], "a": "' + b"x" * before + text + b'"}'
+    *_, is_lenient = read_twice("subject", answer(body), partial(decode_object, "subject"))
+    assert is_lenient is not is_sound
+
+
+def test_what_is_not_utf_8_is_told_with_its_place_in_the_whole_answer() -> None:
+    body = b'{"a": "' + b"x" * UNSOUND_SIZE_MOST + b'\xff"}'
+    with pytest.raises(PageUnreadable, match=f"can't decode byte 0xff in position {UNSOUND_SIZE_MOST + 7}: invalid"):
+        read_object("subject", answer(body))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -29,6 +30,8 @@ _OBJECT: Final = msgspec.json.Decoder(Fields)
 _RAW: Final = msgspec.json.Decoder(msgspec.Raw)
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _ANY: Final = msgspec.json.Decoder()
+_UTF8: Final = getincrementaldecoder("utf-8")
+_DECODED_AT_ONCE: Final = 64 * 1024
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -72,7 +75,7 @@ def read_twice(subject: str, response: Response, read: Callable[[bytes, Parser],
     body = json_text(subject, response)
     try:
         try:
-            body.decode()  # slices are cut out of the text without a look at their encoding
+            _check_encoding(body)  # slices are cut out of the text without a look at it
         except UnicodeDecodeError as error:
             raise not_json(subject, error) from error
         return body, read(body, STRICT), False
@@ -83,6 +86,20 @@ def read_twice(subject: str, response: Response, read: Callable[[bytes, Parser],
             return body, read(body, LENIENT), True
         except (PageUnreadable, SchemaMismatch):
             raise error from error.__cause__  # that the answer is of another shape too would lead astray
+
+
+def _check_encoding(body: bytes) -> None:
+    """Raise UnicodeDecodeError for what is not UTF-8; a part at a time, as 200 kB of text with an emoji take 800 kB."""
+    if body.isascii():
+        return
+    decoder = _UTF8()
+    try:
+        for start in range(0, len(body), _DECODED_AT_ONCE):
+            decoder.decode(body[start : start + _DECODED_AT_ONCE])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        body.decode()  # names the place in the whole text
+        raise
 
 
 def decode_object(subject: str, body: bytes, parser: Parser) -> Fields:

@@ -7,26 +7,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 from typing import Any
 
 from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec.structs import replace
 
-from dockbell.core.model import DELIVERED, RESOURCES, ClockSource, Delivery, Outcome, Page, Urgency
+from dockbell.core.model import DELIVERED, ClockSource, Delivery, Outcome, Page, Urgency
 from dockbell.core.moment import format_moment, parse_moment
 from dockbell.errors import CursorExpired, PageUnreadable, RequestRefused
 from dockbell.ports import BetweenTries, RetainedState
 from dockbell.telemetry import Fact, Telemetry
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-
-
-def digest_of(resource: str, records: tuple[bytes, ...], cursor: str | None, *, is_poll: bool) -> bytes:
-    """Return the digest of an answer with these records and this cursor, if the real client would give it one."""
-    if RESOURCES[resource].polled and not is_poll:
-        return b""
-    return blake2b(b"\n".join((*records, str(cursor).encode())), digest_size=16).digest()
 
 
 @dataclass
@@ -140,7 +132,6 @@ class FakeSource:
             clock=ClockSource.DATE,
             answered_at=self.clock() + self.ahead,
             received_at=self.clock(),
-            digest=digest_of(resource, records, following, is_poll=updated_since is not None),
         )
 
     async def read_shipment(

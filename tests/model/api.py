@@ -17,7 +17,6 @@ from typing import Any, Final, Literal, TypeAlias
 from dockbell.core.model import ClockSource, Page, Urgency
 from dockbell.errors import CursorExpired
 from dockbell.ports import BetweenTries
-from tests.fakes import digest_of
 
 Content: TypeAlias = dict[str, Any]
 
@@ -315,7 +314,6 @@ class ModelApi:
             clock=ClockSource.DATE if dated else ClockSource.LOCAL,
             answered_at=date + SECOND if dated else self.clock(),
             received_at=self.clock(),
-            digest=digest_of(resource, records, following, is_poll=updated_since is not None),
         )
 
     async def read_shipment(

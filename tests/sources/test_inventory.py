@@ -70,16 +70,6 @@ def is_a_line(client: InventoryClient) -> Line:
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-async def test_answers_that_may_come_again_have_a_digest(api: respx.MockRouter, client: InventoryClient) -> None:
-    api.get("/v1/shipments").respond(json={"shipments": [{"id": "a"}]})
-    api.get("/v1/stock").respond(json={"stock": [{"sku": "a"}]})
-    since = datetime(2026, 11, 21, tzinfo=UTC)
-    polls = [await client.read_page("shipments", updated_since=since + timedelta(minutes=minute)) for minute in (0, 1)]
-    assert polls[0].digest == polls[1].digest != b""
-    assert (await client.read_page("shipments")).digest == b"", "the whole list of a feed that is polled"
-    assert (await client.read_page("stock")).digest not in (b"", polls[0].digest)
-
-
 async def test_every_request_carries_the_key_and_says_who_asks(api: respx.MockRouter, client: InventoryClient) -> None:
     route = api.get("/v1/shipments", params={"limit": "200"}).respond(json={"shipments": []})
 

@@ -91,7 +91,6 @@ class Page(msgspec.Struct, frozen=True):
     age: timedelta = timedelta(0)  # how long a cache on the way has kept it, as that states
     offset: timedelta | None = None
     """How far our clock is ahead of the service's, as nearly as all its answers tell; None: only this one does."""
-    digest: bytes = b""  # of the text of the whole answer, where that may well come again
 
     @property
     def shown_at(self) -> datetime:

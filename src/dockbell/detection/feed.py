@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from dockbell.config import ResourceSettings
 from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.known_pages import digest_of
 from dockbell.core.comparing.page_diff import Collision, PageDiff, Snapshots
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import RESOURCES, Feed, Page, RunKind, Statement
@@ -297,14 +298,17 @@ class TrackedFeed:
         """Store what a page comes to; what the store knows it comes to is not found out again."""
         if not page.records:
             return Committed(PageDiff(is_known=True), 0)
-        if not page.digest or kind is RunKind.TRAILING:  # whose pages are seldom the same
+        if (kind is RunKind.POLL) is not self.resource.polled:  # other runs of such a feed are seldom
             return await self.store_page(page, context)
         known_pages = self.store.known_pages
-        known, version = known_pages.recall(page.digest), known_pages.version
+        digest = digest_of(page.records) if known_pages else b""
+        known, version = known_pages.recall(digest), known_pages.version
         if known is not None:
             return Committed(known, 0)
         committed = await self.store_page(page, context)
-        if not self.store.known_pages.take(page.digest, committed.page_diff, version):
+        if committed.page_diff.is_known:
+            digest = digest or digest_of(page.records)
+        if not self.store.known_pages.take(digest, committed.page_diff, version):
             self.telemetry.emit(StoreWrittenAside(self.feed))
         return committed
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dockbell.core.model import RESOURCES, Page, Urgency
+from dockbell.core.model import Page, Urgency
 from dockbell.core.reading.clock import ServiceClock
 from dockbell.core.reading.request import Request, whole_list
 from dockbell.core.reading.response import NOT_MODIFIED, Response, check_status
@@ -80,17 +80,15 @@ class Listings:
         self._account.etags.clear()
         return True
 
-    def _read_page(self, resource: str, request: Request, response: Response) -> Page:
+    def _read_page(self, resource: str, response: Response) -> Page:
         """Return the page of an answer, whose records stand under a name that is known, if any is."""
         latest, *earlier = self._envelopes.get(resource, (None,))
-        # Of a feed that is polled, the whole list is seldom read.
-        may_come_again = request.narrows or not RESOURCES[resource].polled
         try:
-            return read_page(resource, response, envelope=latest, may_come_again=may_come_again)
+            return read_page(resource, response, envelope=latest)
         except EnvelopeMissing:
             for name in earlier:
                 with suppress(EnvelopeMissing):
-                    return read_page(resource, response, envelope=name, may_come_again=may_come_again)
+                    return read_page(resource, response, envelope=name)
             raise
 
     async def _ask_for_page(
@@ -105,7 +103,7 @@ class Listings:
                 page = remembered[1]
             else:
                 check_status(request, response)
-                page = self._read_page(resource, request, response)
+                page = self._read_page(resource, response)
                 if repeats:
                     self._account.etags.remember(request.target, response.headers.get("etag"), page, now())
             time = self._clock.time_of(response)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.core.comparing import known_pages
-from dockbell.core.comparing.known_pages import BYTES_MOST, PROBED, KnownPages
+from dockbell.core.comparing.known_pages import BYTES_MOST, PROBED, KnownPages, digest_of
 from dockbell.core.comparing.page_diff import Finding, Note, PageDiff
 
 
@@ -23,6 +23,14 @@ def learn(pages: KnownPages, digest: bytes, *rows: int) -> None:
 def find_rows(pages: KnownPages, digest: bytes) -> Sequence[int] | None:
     known = pages.recall(digest)
     return None if known is None else known.seen
+
+
+RECORDS = st.lists(st.sampled_from([b'{"id":1}', b'{"id":2}', b"{}", b"{ }"]), max_size=4)
+
+
+@given(RECORDS, RECORDS)
+def test_pages_have_one_digest_exactly_when_their_records_are_the_same(one: list[bytes], other: list[bytes]) -> None:
+    assert (digest_of(one) == digest_of(other)) == (one == other)
 
 
 @given(st.lists(st.integers(1, 1 << 40), min_size=1, unique=True))

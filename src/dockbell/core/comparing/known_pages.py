@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final
 
 from dockbell.core.comparing.page_diff import PageDiff
@@ -28,6 +29,12 @@ _UNDATED: Final = -(1 << 63)
 _ROW_BYTES: Final = 16  # of its number and its date
 _PAGE_BYTES: Final = 512  # of what stands around them
 _SEPARATOR: Final = "\0"
+_DIGEST_SIZE: Final = 16
+
+
+def digest_of(records: Sequence[bytes]) -> bytes:
+    """Return the digest of the records of a page, which is all that it is known by."""
+    return blake2b(b"\0".join(records), digest_size=_DIGEST_SIZE).digest()  # no JSON holds this byte
 
 
 @dataclass(slots=True)
@@ -71,6 +78,9 @@ class KnownPages:
         self._runs = 0
         self._probed: tuple[bytes, Collection[int] | None] = (b"", None)
         self.is_trusted = True
+
+    def __bool__(self) -> bool:
+        return bool(self._pages)
 
     def recall(self, digest: bytes) -> PageDiff | None:
         """Return what a page comes to; None where it must be compared."""

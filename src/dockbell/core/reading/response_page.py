@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from hashlib import blake2b
 from operator import itemgetter
 from typing import Final
 
@@ -43,7 +42,6 @@ RECORDS_MOST: Final = 100_000
 CURSOR_LONGEST: Final = 4096
 """No URL with a longer cursor in it gets through to a service."""
 
-_DIGEST_SIZE: Final = 16
 _OBJECTS_OR_NOTHING: Final = re.compile(rb"\[[ \t\r\n]*[{\]]")
 _INTEGER: Final = re.compile(rb"-?\d+")
 _ERRORS: Final = frozenset({"error", "errors"})
@@ -62,11 +60,10 @@ class EnvelopeMissing(SchemaMismatch):
     """The answer has no array of the name that held the records before."""
 
 
-def read_page(resource: str, response: Response, *, envelope: str | None = None, may_come_again: bool = False) -> Page:
+def read_page(resource: str, response: Response, *, envelope: str | None = None) -> Page:
     """Return the page of a listing that an answer holds; its records are cut out, not decoded.
 
-    ``envelope`` is the field that held the records of earlier pages, where that is known. With ``may_come_again`` the
-    page gets a digest.
+    ``envelope`` is the field that held the records of earlier pages, where that is known.
 
     Raises:
         PageUnreadable: Not whole, no JSON even in its structure, or not to be understood in one way only.
@@ -87,16 +84,7 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None,
         received_at=response.received_at,
         unsound=unsound,
         age=read_age(response),
-        digest=_digest(name, response.body) if may_come_again else b"",
     )
-
-
-def _digest(envelope: str, body: bytes) -> bytes:
-    """Return the digest of an answer and of where its records were found in it."""
-    digest = blake2b(envelope.encode(), digest_size=_DIGEST_SIZE)
-    digest.update(b"\0")
-    digest.update(body)
-    return digest.digest()
 
 
 def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser) -> tuple[str, list[bytes], str | None]:

@@ -21,6 +21,7 @@ from dockbell.core.model import JSON, Key
 _NONCHARACTERS: Final = "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
 _UNSAFE: Final = re.compile(rf"[%/+#$, \x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef{_NONCHARACTERS}]")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
+_PLAIN_LINES: Final = re.compile(r"[A-Za-z0-9_-]+(?:\n[A-Za-z0-9_-]+)*")
 _KINDS: Final = {type(None): "null", str: "an empty string", bool: "a boolean", list: "an array", dict: "an object"}
 
 
@@ -64,6 +65,12 @@ def key_of(document: JSON, pointers: Sequence[pointer.Tokens]) -> Key:
             return Key(value, value)
     values = [_component(document, tokens) for tokens in pointers]
     return Key(encode(values), values if len(values) > 1 else values[0])
+
+
+def are_plain(texts: Sequence[str]) -> bool:
+    """Return whether each text is certainly its own key string; raises TypeError where one is no text."""
+    lines = "\n".join(texts)
+    return not texts or (lines.count("\n") == len(texts) - 1 and _PLAIN_LINES.fullmatch(lines) is not None)
 
 
 def find_keys(records: Iterable[JSON], pointers: Sequence[pointer.Tokens]) -> Iterator[tuple[JSON, Key]]:

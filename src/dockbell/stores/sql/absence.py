@@ -62,10 +62,11 @@ def find_absent(connection: Connection, feed_id: int, seen: SeenRows) -> Absente
         if unseen := set(seen.find_unseen(rows)):
             absent += sorted(unseen)
             there = [each for each in there if each[0] not in unseen]
-        total += sum(
-            int.from_bytes(blake2b(key.encode() + b"\n" + fingerprint, digest_size=_DIGEST_SIZE).digest())
+        digests = [
+            blake2b(key.encode() + b"\n" + fingerprint, digest_size=_DIGEST_SIZE).digest()
             for _, _, key, fingerprint in there
-        )
+        ]
+        total += sum(map(int.from_bytes, digests))
     rows_absent, missing = _look_closer(connection, feed_id, absent)
     return Absentees(rows_absent, f"{total % (1 << 8 * _DIGEST_SIZE):032x}", stored, missing, unlisted > 0)
 

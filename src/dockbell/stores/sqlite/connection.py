@@ -34,10 +34,15 @@ class JoiningConnection(sqlite3.Connection):
 
     def executemany(self, statement: str, values: Iterable[Any], /) -> sqlite3.Cursor:
         """Execute a statement for each row; of inserted rows the cursor does not tell how many there were."""
-        if (found := _join(statement)) is None:
-            return super().executemany(statement, values)
-        joined, width = found
         rows = iter(values)
+        if (
+            first := next(rows, None)
+        ) is None:  # as for most statements of most pages: nothing to be prepared and reset
+            return self.cursor()
+        rows = chain([first], rows)
+        if (found := _join(statement)) is None:
+            return super().executemany(statement, rows)
+        joined, width = found
         while len(some := list(islice(rows, _ROWS_AT_ONCE))) == _ROWS_AT_ONCE and _are_rows(some, width):
             self.execute(joined, list(chain.from_iterable(some)))
         super().executemany(statement, chain(some, rows))
@@ -56,7 +61,7 @@ def _join(statement: str) -> tuple[str, int] | None:
 
 def _are_rows(rows: list[Any], width: int) -> bool:
     """Return whether these can be joined; the driver tells what is wrong with others, one by one."""
-    return {*map(len, rows)} == {width} and not any(isinstance(row, dict) for row in rows)
+    return {*map(len, rows)} == {width} and dict not in {*map(type, rows)}
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -81,6 +81,19 @@ def test_help_comes_without_any_heavy_import() -> None:
     assert not set(HEAVY) & set(result.stderr.split())
 
 
+def test_no_garbage_is_looked_for_while_a_command_starts_and_sooner_later() -> None:
+    code = """
+import gc
+import dockbell.cli
+before = gc.get_stats()[0]["collections"]
+import dockbell.admin.as_json, dockbell.app, dockbell.cli.status
+assert gc.get_stats()[0]["collections"] == before
+kept = [[] for _ in range(300_000)]
+assert before < gc.get_stats()[0]["collections"] < before + 20
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_the_version_is_that_of_the_package() -> None:
     assert CliRunner().invoke(main, ["--version"]).output == f"dockbell {__version__}\n"
 

@@ -10,11 +10,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 from msgspec.structs import replace
 
 from dockbell.core.comparing.drift import Decision, Drift
-from dockbell.core.comparing.page_diff import UNDECIDED, Bad, Finding, Note, PageDiff, Pending, Snapshots
+from dockbell.core.comparing.page_diff import UNDECIDED, Bad, Collision, Finding, Note, PageDiff, Pending, Snapshots
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Change, Event, Feed, RunKind, Statement, StatementKind, Via
@@ -326,6 +327,44 @@ async def test_new_records_are_the_rows_that_a_page_says_it_inserted(store: Stor
         first[1]: {"id": "b", "x": 1},
         second[0]: {"id": "c"},
     }
+
+
+async def test_pages_of_several_feeds_that_come_together_are_stored_but_for_one_that_fails(store: Store) -> None:
+    feeds = [Feed(f"source {number}", "shipments") for number in range(5)]
+    states = [await store.feed(feed).open() for feed in feeds]
+    failed: list[Feed] = []
+
+    def collide(snapshots: Snapshots) -> PageDiff:
+        snapshots.find({"a": None})
+        raise Collision("twice")
+
+    async def commit_twice(state: FeedState) -> None:
+        for value in range(2):
+            await commit(store, state, {"id": "a", "x": value})
+
+    async def fail(state: FeedState) -> None:
+        try:
+            await store.feed(state.feed).commit_page(collide, COMPOSE, via=Via.POLL)
+        except Collision:
+            failed.append(state.feed)
+
+    async with anyio.create_task_group() as group:
+        for state in states:
+            group.start_soon(fail if state.feed == feeds[2] else commit_twice, state)
+    assert failed == [feeds[2]]
+    assert [await told(store, feed) for feed in feeds] == [
+        [] if feed == feeds[2] else ["a created 1", "a updated 2"] for feed in feeds
+    ]
+    assert store.outbox.ends == {feed: 0 if feed == feeds[2] else 2 for feed in feeds}
+
+
+async def test_who_opens_a_feed_learns_what_was_published_of_it_meanwhile(store: Store, state: FeedState) -> None:
+    await commit(store, state, {"id": "a"})
+    store.outbox.ends[FEED] = 0  # as it was known before another process handed the feed over
+    seen = store.outbox.rings
+    await store.feed(FEED).open()
+    assert store.outbox.ends == {FEED: 1}
+    assert store.outbox.rings > seen
 
 
 async def test_the_judge_sees_what_earlier_pages_of_any_size_stored(store: Store, state: FeedState) -> None:

@@ -143,3 +143,15 @@ def test_where_something_else_has_written_to_the_store_no_page_is_known_any_more
     monkeypatch.undo()
     learn(pages, b"two", 3)
     assert pages.recall(b"two") is None
+
+
+def test_a_probe_whose_page_could_not_be_committed_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_pages, "PROBED", 2)
+    pages = KnownPages()
+    learn(pages, b"one", 1)
+    while pages.recall(b"one") is not None:
+        pass
+    pages.clear()  # as after a commit that failed
+    assert pages.recall(b"one") is None
+    assert pages.take(b"one", shows(1, is_known=False), pages.version)
+    assert pages.is_trusted

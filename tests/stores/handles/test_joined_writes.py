@@ -9,9 +9,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from dockbell.core.comparing.page_diff import Collision, PageDiff
+from dockbell.core.model import Feed
 from dockbell.errors import LeaseLost, StoreUnavailable
+from dockbell.ports import Committed
 from dockbell.stores.handles.joined_writes import JoinedWrites, Write
-from dockbell.stores.sql.connection import transaction
+from dockbell.stores.sql.connection import Connection
+from dockbell.stores.sql.lease import Lease
+from dockbell.stores.sql.snapshots import PageCommit
+from tests.relaying import until
 
 
 class File:
@@ -19,6 +25,7 @@ class File:
 
     Attributes:
         batches: What each transaction has written.
+        begun: How many were begun.
         is_away: Whether it cannot be written.
         is_unreadable: Whether what the writes have left cannot be read.
     """
@@ -27,12 +34,14 @@ class File:
         self.connection: Any = sqlite3.connect(":memory:", isolation_level=None)
         self.connection.execute("CREATE TABLE words (word TEXT)")
         self.batches: list[list[str]] = []
+        self.begun = 0
         self.is_away = self.is_unreadable = False
 
     async def call(self, function: Callable[[Any], Mapping[int, int]]) -> Mapping[int, int]:
         await anyio.lowlevel.checkpoint()
         if self.is_away:
             raise StoreUnavailable("away")
+        self.begun += 1
         before = self.words()
         counts = function(self.connection)
         await anyio.sleep(0.01)
@@ -57,18 +66,46 @@ class File:
         return partial(_insert, word=word)
 
 
-def _commit(connection: Any, word: str) -> int:
-    """Insert a word in a transaction of its own, unless it is empty; return its length."""
-    if word:
-        with transaction(connection):
-            _insert(connection, word)
-    if word == "odd":
-        raise ValueError(word)
-    return len(word)
+class Page(PageCommit):
+    """A page that comes to a word; to nothing where that is empty."""
+
+    def __init__(self, word: str, feed: int) -> None:
+        self.lease = Lease(Feed("main", "shipments"), feed, token=0)
+        self.word = word
+        self.prepared = 0
+
+    def prepare(self, connection: Any) -> Callable[[Connection], Committed] | Committed:
+        assert not connection.in_transaction
+        self.prepared += 1
+        if self.word == "odd":
+            raise Collision(self.word)
+        return self._insert if self.word else Committed(PageDiff(), 0)
+
+    def _insert(self, connection: Any) -> Committed:
+        _insert(connection, self.word)
+        return Committed(PageDiff(), len(self.word))
 
 
-def _ignore(length: int) -> None:
-    """Take in nothing."""
+class Pages:
+    """Commits pages.
+
+    Attributes:
+        committed: How many letters the words had of those that were committed, in that order.
+        failed: The words whose commits failed.
+    """
+
+    def __init__(self, joined: JoinedWrites[int]) -> None:
+        self.committed: list[int] = []
+        self.failed: list[str] = []
+        self._joined = joined
+
+    async def commit(self, word: str, feed: int) -> None:
+        try:
+            committed = await self._joined.commit(Page(word, feed), lambda found: self.committed.append(found.events))
+        except (LeaseLost, Collision):
+            self.failed.append(word)
+        else:
+            assert committed.events == len(word)
 
 
 def _insert(connection: Any, word: str) -> None:
@@ -161,71 +198,99 @@ async def test_who_is_cancelled_takes_no_other_along_and_writes_once(file: File)
     assert file.words().count("d") == 1
 
 
-async def test_commits_that_come_during_another_share_one_transaction_and_have_their_own_results(file: File) -> None:
-    joined, lengths, taken = JoinedWrites(file.call, file.ask), dict[str, int](), list[int]()
-
-    async def commit(word: str) -> None:
-        lengths[word] = await joined.commit(partial(_commit, word=word), taken.append)
-
+async def test_pages_that_come_during_a_transaction_share_the_next_one_with_other_writes(file: File) -> None:
+    joined = JoinedWrites(file.call, file.ask)
+    pages = Pages(joined)
     async with anyio.create_task_group() as group:
-        for word in ("a", "bb", "ccc"):
-            group.start_soon(commit, word)
+        for feed, word in enumerate(("a", "bb", "ccc")):
+            group.start_soon(pages.commit, word, feed)
         group.start_soon(joined.add, file.write("end of a run"), 1)
-    assert lengths == {"a": 1, "bb": 2, "ccc": 3}
-    assert taken == [1, 2, 3]
+    assert pages.committed == [1, 2, 3]
     assert file.batches == [["a"], ["bb", "ccc", "end of a run"]]
 
 
-async def test_what_writes_nothing_begins_no_transaction(file: File) -> None:
-    joined, statements = JoinedWrites(file.call, file.ask), list[str]()
+async def test_pages_that_come_to_nothing_need_no_transaction(file: File) -> None:
+    pages, statements = Pages(JoinedWrites(file.call, file.ask)), list[str]()
     file.connection.set_trace_callback(statements.append)
     async with anyio.create_task_group() as group:
-        for _ in range(3):
-            group.start_soon(joined.commit, partial(_commit, word=""), _ignore)
+        for feed in range(3):
+            group.start_soon(pages.commit, "", feed)
+    assert pages.committed == [0, 0, 0]
     assert not any(each.startswith(("BEGIN", "COMMIT")) for each in statements)
 
 
 @pytest.mark.parametrize("word", ["lost", "odd"])
-async def test_a_commit_that_fails_keeps_no_other_from_being_committed_and_leaves_nothing(
-    file: File, word: str
-) -> None:
-    joined, failed, taken = JoinedWrites(file.call, file.ask), list[str](), list[int]()
-
-    async def commit(word: str) -> None:
-        try:
-            await joined.commit(partial(_commit, word=word), taken.append)
-        except (LeaseLost, ValueError):
-            failed.append(word)
-
+async def test_a_page_that_fails_keeps_no_other_from_being_committed(file: File, word: str) -> None:
+    pages = Pages(JoinedWrites(file.call, file.ask))
     async with anyio.create_task_group() as group:
-        for each in ("a", "bb", word, "ccccc"):
-            group.start_soon(commit, each)
-    assert failed == [word]
-    assert taken == [1, 2, 5]
+        for feed, each in enumerate(("a", "bb", word, "ccccc")):
+            group.start_soon(pages.commit, each, feed)
+    assert pages.failed == [word]
+    assert pages.committed == [1, 2, 5]
     assert file.words() == ["a", "bb", "ccccc"]
     assert not file.connection.in_transaction
 
 
 async def test_what_is_committed_is_taken_in_even_if_its_caller_is_cancelled_meanwhile(file: File) -> None:
-    joined, taken = JoinedWrites(file.call, file.ask), list[int]()
-
-    async def commit(word: str) -> None:
-        await joined.commit(partial(_commit, word=word), taken.append)
-
+    pages = Pages(JoinedWrites(file.call, file.ask))
     async with anyio.create_task_group() as group, anyio.create_task_group() as cancelled:
-        group.start_soon(commit, "a")
-        group.start_soon(commit, "bb")
-        cancelled.start_soon(commit, "ccc")
-        await anyio.sleep(0.015)  # the second transaction is under way: "bb" writes "ccc", too
+        group.start_soon(pages.commit, "a", 1)
+        group.start_soon(pages.commit, "bb", 2)
+        cancelled.start_soon(pages.commit, "ccc", 3)
+        await until(lambda: file.begun == 2)  # "bb" writes "ccc", too
         cancelled.cancel_scope.cancel()
     assert file.batches == [["a"], ["bb", "ccc"]]
-    assert taken == [1, 2, 3]
+    assert pages.committed == [1, 2, 3]
 
 
-async def test_one_transaction_does_not_take_more_than_ten_pages(file: File) -> None:
+async def test_who_is_cancelled_waits_until_nothing_of_his_is_still_to_be_written(file: File) -> None:
     joined = JoinedWrites(file.call, file.ask)
+    pages, left, taken = Pages(joined), Page("ccc", 4), list[Committed]()
     async with anyio.create_task_group() as group:
-        for number in range(24):
-            group.start_soon(joined.commit, partial(_commit, word=str(number)), _ignore)
-        group.start_soon(joined.add, file.write("end of a run"), 1)
-    assert [len(batch) for batch in file.batches] == [1, 10, 10, 4]
+        group.start_soon(pages.commit, "a", 1)
+        group.start_soon(pages.commit, "bb", 2)
+        group.start_soon(pages.commit, "lost", 3)
+        async with anyio.create_task_group() as cancelled:
+            cancelled.start_soon(joined.commit, left, taken.append)
+            await until(lambda: left.prepared == 1)  # in a transaction that fails
+            cancelled.cancel_scope.cancel()
+        words, prepared = file.words(), left.prepared
+        assert words[-1] == "ccc"
+    assert left.prepared == prepared, "it was written after its caller had gone"
+    assert len(taken) == 1
+
+
+async def test_who_commits_at_once_while_many_others_are_cancelled_is_committed(file: File) -> None:
+    joined = JoinedWrites(file.call, file.ask)
+    pages = Pages(joined)
+
+    async def commit_two() -> None:
+        await joined.commit(Page("first", 1), lambda _: cancelled.cancel_scope.cancel())
+        await pages.commit("second", 1)
+
+    async with anyio.create_task_group() as group, anyio.create_task_group() as cancelled:
+        group.start_soon(commit_two)
+        for feed in range(2, 30):
+            cancelled.start_soon(pages.commit, str(feed), feed)
+    assert "second" in file.words()
+
+
+async def test_one_transaction_takes_ten_pages_at_most_and_of_one_feed_one(file: File) -> None:
+    joined = JoinedWrites(file.call, file.ask)
+    pages = Pages(joined)
+    async with anyio.create_task_group() as group:
+        for feed in range(24):
+            group.start_soon(pages.commit, str(feed), feed)
+        group.start_soon(pages.commit, "of the same feed", 23)
+    assert [len(batch) for batch in file.batches] == [1, 10, 10, 3, 1]
+
+
+async def test_where_pages_are_not_joined_each_has_a_transaction(file: File) -> None:
+    joined = JoinedWrites(file.call, file.ask, joins_pages=False)
+    pages = Pages(joined)
+    async with anyio.create_task_group() as group:
+        for feed in range(3):
+            group.start_soon(pages.commit, str(feed), feed)
+            group.start_soon(joined.add, file.write("end"), feed)
+    assert all(len(batch) == 1 or set(batch) == {"end"} for batch in file.batches)
+    assert sorted(file.words()) == ["0", "1", "2", "end", "end", "end"]

@@ -84,6 +84,7 @@ class KnownPages:
 
     def recall(self, digest: bytes) -> PageDiff | None:
         """Return what a page comes to; None where it must be compared."""
+        self._probed = (b"", None)
         known = self._pages.get(digest)
         if known is None:
             return None
@@ -124,6 +125,7 @@ class KnownPages:
         self.version += 1
         self._pages.clear()
         self._size = 0
+        self._probed = (b"", None)
 
     def end_pass(self) -> None:
         """Forget the pages that the pass did not show which ends now: its pages begin with other records since."""

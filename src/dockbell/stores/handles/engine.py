@@ -83,7 +83,9 @@ class Engine(ABC):
         self.scope = self.held = self.commanded = ""
         self.fleet: Fleet | None = None
         self.abandoned_by = ""
-        self.joined = JoinedWrites(self.write, partial(feeds.ask_for_states, is_lazy=self.is_lazy))
+        ask = partial(feeds.ask_for_states, is_lazy=self.is_lazy)
+        # The statements of a page go to PostgreSQL in one batch: no transaction rests there while pages are compared.
+        self.joined = JoinedWrites(self.write, ask, joins_pages=not self.is_lazy)
 
     @abstractmethod
     async def write(

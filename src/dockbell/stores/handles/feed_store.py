@@ -91,6 +91,7 @@ class SqlFeedStore(FeedStore):
         await self._engine.take(self._feed)
         (state,) = await self._engine.write(feeds.load_feeds, self._feed)
         self._engine.outbox.ends.setdefault(self._feed, state.sequence)
+        self._engine.ring(self._feed, state.sequence)  # the process that had it may have published more meanwhile
         return state
 
     async def begin_feed(self, first_asked_at: datetime, boundary: datetime | None = None) -> None:
@@ -131,18 +132,10 @@ class SqlFeedStore(FeedStore):
         via: Via,
         find_statement: Callable[[PageDiff], Statement | None] | None = None,
     ) -> Committed:
-        commit = partial(
-            snapshots.commit_page,
-            lease=self._lease,
-            look=self._engine.look,
-            detect=detect,
-            compose=compose,
-            via=via,
-            find_statement=find_statement,
-            now=self._engine.now(),
-        )
+        look, now = self._engine.look, self._engine.now()
+        page = snapshots.PageCommit(self._lease, look, detect, compose, via=via, find_statement=find_statement, now=now)
         try:
-            committed = await self._engine.joined.commit(commit, self._take_committed)
+            committed = await self._engine.joined.commit(page, self._take_committed)
         except BaseException:  # whether it was committed is not known
             self._known_pages.clear()
             raise

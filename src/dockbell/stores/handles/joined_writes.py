@@ -5,56 +5,95 @@ No caller waits for others that may come: writes gather while a transaction is u
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import anyio
 
 from dockbell.errors import StoreUnavailable
-from dockbell.stores.sql.connection import Connection, sharing, transaction
+from dockbell.ports import Committed
+from dockbell.stores.sql.connection import Connection, transaction
+from dockbell.stores.sql.snapshots import PageCommit
 
 _T = TypeVar("_T")
-_R = TypeVar("_R")
 Write: TypeAlias = Callable[[Connection], None]
 Ask: TypeAlias = Callable[[Connection, Sequence[int]], Callable[[], Mapping[int, _T]]]
 Call: TypeAlias = Callable[[Callable[[Connection], Mapping[int, _T]]], Awaitable[Mapping[int, _T]]]
 
 _MOST: Final = 100
 """In one transaction."""
-_LONG: Final = 10
-"""A long write, as that of a page, counts as so many others."""
+_PAGES_MOST: Final = 10
+"""The most pages among them: each takes milliseconds, which all of them wait for."""
 
 
-class _Entry(Generic[_T]):
-    """One write.
+class _Entry(ABC, Generic[_T]):
+    """One write; it is *settled* when it is written, or the reason is known why it is not."""
 
-    Attributes:
-        function: Writes, and returns what it comes to.
-        number: Of what is asked for in the same transaction; None where nothing is.
-        take: Takes in what the function has returned, as soon as that is committed.
-        is_long: Whether it takes as long as many others.
-        result: What the function has returned.
-        left: What was asked for.
-        error: Why it is not written.
-    """
-
-    def __init__(
-        self,
-        function: Callable[[Connection], Any],
-        *,
-        number: int | None = None,
-        take: Callable[[Any], None] | None = None,
-        is_long: bool = False,
-    ) -> None:
-        self.function = function
-        self.number = number
-        self.take = take
-        self.is_long = is_long
-        self.result: Any = None
+    def __init__(self) -> None:
         self.left: _T | None = None
         self.error: Exception | None = None
+        self.settled = anyio.Event()
+
+    @property
+    def page_of(self) -> int | None:
+        """The feed of the page that it is; None for others."""
+        return None
+
+    @property
+    def asks_for(self) -> int | None:
+        """The number of what is asked for in the same transaction; None where nothing is."""
+        return None
+
+    @abstractmethod
+    def prepare(self, connection: Connection) -> Write | None:
+        """Return what writes it in the transaction, which has not begun; None where nothing is to be written."""
+
+    def take(self) -> None:
+        """Take in that it is committed."""
+
+
+class _Other(_Entry[_T]):
+    def __init__(self, write: Write, number: int) -> None:
+        super().__init__()
+        self._write = write
+        self._number = number
+
+    @property
+    def asks_for(self) -> int:
+        return self._number
+
+    def prepare(self, connection: Connection) -> Write:  # noqa: ARG002  # it needs no look
+        return self._write
+
+
+class _Page(_Entry[_T]):
+    def __init__(self, commit: PageCommit, take: Callable[[Committed], None]) -> None:
+        super().__init__()
+        self._commit = commit
+        self._take = take
+        self.committed: Committed | None = None
+
+    @property
+    def page_of(self) -> int:
+        return self._commit.lease.id
+
+    def prepare(self, connection: Connection) -> Write | None:
+        found = self._commit.prepare(connection)
+        if isinstance(found, Committed):
+            self.committed = found
+            return None
+
+        def write(connection: Connection) -> None:
+            self.committed = found(connection)
+
+        return write
+
+    def take(self) -> None:
+        assert self.committed is not None
+        self._take(self.committed)
 
 
 class JoinedWrites(Generic[_T]):
@@ -64,11 +103,13 @@ class JoinedWrites(Generic[_T]):
         call: Calls a function with the connection that writes.
         ask: Asks for what the writes have left, by their numbers, within their transaction; returns what reads the
             answer afterwards.
+        joins_pages: Whether a page may share a transaction.
     """
 
-    def __init__(self, call: Call[_T], ask: Ask[_T]) -> None:
+    def __init__(self, call: Call[_T], ask: Ask[_T], *, joins_pages: bool = True) -> None:
         self._call = call
         self._ask = ask
+        self._page_size = _MOST // (_PAGES_MOST if joins_pages else 1)
         self._waiting: list[_Entry[_T]] = []
         self._turn = anyio.Lock(fast_acquire=True)  # what follows yields
 
@@ -79,43 +120,51 @@ class JoinedWrites(Generic[_T]):
             StoreUnavailable: The store cannot be written now.
             LeaseLost: What this one writes is another process's; the others are written all the same.
         """
-        entry = _Entry[_T](partial(_write, write), number=number)
-        await self._add(entry)
+        entry = _Other[_T](write, number)
+        await self._settle(entry)
         return entry.left
 
-    async def commit(self, function: Callable[[Connection], _R], take: Callable[[_R], None]) -> _R:
-        """Call a function that begins and commits a transaction if it has something to write; others may share that.
+    async def commit(self, page: PageCommit, take: Callable[[Committed], None]) -> Committed:
+        """Commit a page in a transaction that others may share; return what it comes to.
 
-        It is called again where the transaction fails that it shared. ``take`` is called with what it has returned once
-        that is committed, even if the caller is cancelled meanwhile.
+        It is compared again where the transaction fails that it shared. ``take`` is called as soon as it is committed,
+        even if the caller is cancelled meanwhile.
 
         Raises:
             StoreUnavailable: The store cannot be written now.
-            Exception: Whatever the function raises.
+            Exception: Whatever the comparison raises.
         """
-        entry = _Entry[_T](function, take=take, is_long=True)
-        await self._add(entry)
-        return cast("_R", entry.result)
+        entry = _Page[_T](page, take)
+        await self._settle(entry)
+        assert entry.committed is not None
+        return entry.committed
 
-    async def _add(self, entry: _Entry[_T]) -> None:
+    async def _settle(self, entry: _Entry[_T]) -> None:
         self._waiting.append(entry)
         try:
             async with self._turn:
-                if entry in self._waiting:  # otherwise the caller before has written it
+                while entry in self._waiting:  # otherwise the caller before has written it
                     with anyio.CancelScope(shield=True):  # the other entries of the batch need an answer
                         await self._commit(self._take_batch())
         finally:
             if entry in self._waiting:
                 self._waiting.remove(entry)
+            elif not entry.settled.is_set():  # who is cancelled leaves nothing behind that is still to be written
+                with anyio.CancelScope(shield=True):
+                    await entry.settled.wait()
         if entry.error is not None:
             raise entry.error
 
     def _take_batch(self) -> Sequence[_Entry[_T]]:
-        count = size = 0
+        """Take the writes that come next; of one feed not more than one page, which must be written before the next."""
+        feeds, size, count = set[int](), 0, 0
         for entry in self._waiting:
-            size += _LONG if entry.is_long else 1
-            if size > _MOST:
+            feed = entry.page_of
+            size += 1 if feed is None else self._page_size
+            if size > _MOST or feed in feeds:
                 break
+            if feed is not None:
+                feeds.add(feed)
             count += 1
         batch, self._waiting = self._waiting[:count], self._waiting[count:]
         return batch
@@ -127,31 +176,31 @@ class JoinedWrites(Generic[_T]):
             for each in batch:
                 each.error = error
         except Exception as error:  # noqa: BLE001  # the caller of the entry that has it raises it
-            if len(batch) == 1:
-                batch[0].error = error
+            if len(batch) > 1:
+                for each in batch:
+                    await self._commit([each])
                 return
-            for each in batch:
-                await self._commit([each])
+            batch[0].error = error
         else:
             for each in batch:
-                each.left = None if each.number is None else left.get(each.number)
-                if each.take is not None:
-                    each.take(each.result)
-
-
-def _write(write: Write, connection: Connection) -> None:
-    with transaction(connection):
-        write(connection)
+                each.left = None if each.asks_for is None else left.get(each.asks_for)
+                each.take()
+        finally:
+            for each in batch:
+                each.settled.set()
 
 
 def _write_all(batch: Sequence[_Entry[_T]], ask: Ask[_T], connection: Connection) -> Mapping[int, _T]:
-    numbers = [each.number for each in batch if each.number is not None]
+    writes = [write for each in batch if (write := each.prepare(connection)) is not None]
+    if not writes:
+        return {}
+    numbers = [each.asks_for for each in batch if each.asks_for is not None]
     read: Callable[[], Mapping[int, _T]] = dict
-    with sharing(connection) as shared:
-        for each in batch:
-            each.result = each.function(shared)
+    with transaction(connection):
+        for write in writes:
+            write(connection)
         if numbers:
-            read = ask(shared, numbers)
+            read = ask(connection, numbers)
     with suppress(Exception):  # what is written is written, and must not be written again
         return read()
     return {}

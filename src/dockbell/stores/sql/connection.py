@@ -56,43 +56,6 @@ def transaction(connection: Connection) -> Iterator[None]:
         raise
 
 
-class _SharedConnection:
-    """A connection whose transactions are one: the first of them begins it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.begun: Cursor | None = None
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._connection.in_transaction
-
-    def execute(self, statement: str, values: Any = (), /) -> Cursor:
-        if self.begun is not None and statement in {"BEGIN IMMEDIATE", "COMMIT"}:
-            return self.begun
-        cursor = self._connection.execute(statement, values)
-        if statement == "BEGIN IMMEDIATE":
-            self.begun = cursor
-        return cursor
-
-    def executemany(self, statement: str, values: Iterable[Any], /) -> Cursor:
-        return self._connection.executemany(statement, values)
-
-
-@contextmanager
-def sharing(connection: Connection) -> Iterator[Connection]:
-    """Make one transaction of all that are begun and committed inside: it is committed at the end, or nothing of it."""
-    shared = _SharedConnection(connection)
-    try:
-        yield shared
-        if shared.begun is not None:
-            connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
 @contextmanager
 def reading(connection: Connection) -> Iterator[None]:
     """Show what is read inside as it was at one moment, whatever is committed meanwhile."""

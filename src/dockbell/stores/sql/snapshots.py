@@ -114,28 +114,49 @@ def read_bodies(connection: Connection, feed_id: int, rows: Sequence[int]) -> Ma
     }
 
 
-def commit_page(
-    connection: Connection,
-    lease: Lease,
-    look: Callable[[Connection, int], StoredPage],
-    detect: Callable[[Snapshots], PageDiff],
-    compose: Compose,
-    *,
-    via: Via,
-    find_statement: Callable[[PageDiff], Statement | None] | None = None,
-    now: datetime,
-) -> Committed:
-    """Compare one page with the stored records, and store its snapshots and events together.
+class PageCommit:
+    """The commit of one page: it is compared with the stored records, and its snapshots and events are stored together.
 
-    Nothing is written, and no transaction opened, for a page that changes nothing; there is one writer, so what the
-    detector read still holds when the transaction begins.
+    Nothing is to be written for a page that changes nothing. There is one writer, so what the detector read still holds
+    when the transaction begins.
+
+    Args:
+        lease: Of the feed.
+        look: Returns how the detector looks at what is stored.
+        detect: Compares the page with that.
+        compose: Composes events.
+        via: How the page was read.
+        find_statement: Returns what is to be stated with the page.
+        now: The time by our clock.
     """
-    stored = look(connection, lease.id)
-    page_diff = detect(stored)
-    if page_diff.is_idle:
-        return Committed(page_diff, 0)
-    at = to_micros(now)
-    with transaction(connection):
+
+    def __init__(
+        self,
+        lease: Lease,
+        look: Callable[[Connection, int], StoredPage],
+        detect: Callable[[Snapshots], PageDiff],
+        compose: Compose,
+        *,
+        via: Via,
+        find_statement: Callable[[PageDiff], Statement | None] | None = None,
+        now: datetime,
+    ) -> None:
+        self.lease = lease
+        self._look = look
+        self._detect = detect
+        self._compose = compose
+        self._via = via
+        self._find_statement = find_statement
+        self._now = now
+
+    def prepare(self, connection: Connection) -> Callable[[Connection], Committed] | Committed:
+        """Compare the page, before the transaction; return what writes it inside, or what it comes to without that."""
+        stored = self._look(connection, self.lease.id)
+        page_diff = self._detect(stored)
+        return Committed(page_diff, 0) if page_diff.is_idle else partial(self._write, stored, page_diff)
+
+    def _write(self, stored: StoredPage, page_diff: PageDiff, connection: Connection) -> Committed:
+        lease, now, at = self.lease, self._now, to_micros(self._now)
         last = stored.last()
         inserted = _write_snapshots(connection, lease.id, page_diff.writes, last.row + 1)
         connection.executemany(
@@ -147,13 +168,13 @@ def commit_page(
         queue_details(connection, lease.id, page_diff.pending, at)
         amend_details(connection, lease.id, page_diff.amended)
         _write_quarantine(connection, lease.id, page_diff.bad, at)
-        appended = write_events(connection, lease.id, page_diff.changes, compose, now, after=last.sequence)
-        write_notes(connection, lease.id, page_diff.notes, appended.numbers, via=via, at=at)
-        end, statement = appended.end, None if find_statement is None else find_statement(page_diff)
+        appended = write_events(connection, lease.id, page_diff.changes, self._compose, now, after=last.sequence)
+        write_notes(connection, lease.id, page_diff.notes, appended.numbers, via=self._via, at=at)
+        end, statement = appended.end, None if self._find_statement is None else self._find_statement(page_diff)
         if statement is not None:
-            end = write_events(connection, lease.id, [statement], compose, now, after=end).end
+            end = write_events(connection, lease.id, [statement], self._compose, now, after=end).end
         _move_on(connection, lease, page_diff, at, before=last, after=Last(last.row + len(inserted), end))
-    return Committed(page_diff, appended.events, inserted, statement, end)
+        return Committed(page_diff, appended.events, inserted, statement, end)
 
 
 def _move_on(connection: Connection, lease: Lease, page_diff: PageDiff, at: int, *, before: Last, after: Last) -> None:

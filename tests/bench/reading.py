@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import anyio
 
+import dockbell.cli  # noqa: F401  # it sets how often garbage is looked for, as in the daemon
 from dockbell.app.agents import Agents, assemble
 from dockbell.config import Config, validate
 from dockbell.core.model import RESOURCES

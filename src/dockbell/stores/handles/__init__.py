@@ -4,5 +4,5 @@
   that works on it and for those that look beside it.
 - ``store``, ``feed_store``, ``sink_store``, ``upkeep``: the port of the process that works on it, with its handles.
   ``read_store``, ``command_store``: for commands and the page, beside that process.
-- ``outage``: a time in which it cannot be written.
+- ``session``: a connection beside that process. ``outage``: a time in which the store cannot be written.
 """

@@ -20,7 +20,7 @@ from dockbell.ports import (
     Selection,
     Undelivered,
 )
-from dockbell.stores.handles.engine import Session
+from dockbell.stores.handles.session import Session
 from dockbell.stores.sql import commands, feeds, replays
 from dockbell.stores.sql.connection import Connection
 

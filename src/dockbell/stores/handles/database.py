@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dockbell.ports import Configurations
-from dockbell.stores.handles.command_store import SqlCommandStore
-from dockbell.stores.handles.engine import Clock
-from dockbell.stores.handles.read_store import SqlReadStore
-from dockbell.stores.handles.store import SqlStore
-from dockbell.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from dockbell.stores.handles.command_store import SqlCommandStore
+    from dockbell.stores.handles.engine import Clock
+    from dockbell.stores.handles.read_store import SqlReadStore
+    from dockbell.stores.handles.store import SqlStore
+    from dockbell.telemetry import Telemetry
 
 
 class HeldConfigurations(Configurations, Protocol):

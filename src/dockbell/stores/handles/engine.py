@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import ClassVar, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from dockbell.core.model import NOTICES, Feed
 from dockbell.errors import StoreUnavailable
-from dockbell.ports import Fleet, Footprint, Member, OutboxBell
+from dockbell.ports import Fleet, Footprint, OutboxBell
 from dockbell.stores.handles.joined_writes import JoinedWrites
 from dockbell.stores.handles.outage import Outage
 from dockbell.stores.sql import feeds, outbox
@@ -23,31 +23,6 @@ from dockbell.telemetry import Telemetry
 Clock: TypeAlias = Callable[[], datetime]
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
-
-
-class Session(Protocol):
-    """A connection beside the process that works on the store."""
-
-    epoch: str
-
-    async def do(self, function: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function with the connection.
-
-        Raises:
-            StoreError: The store cannot be used.
-        """
-
-    async def measure(self) -> Footprint:
-        """Return how much of its disk the store uses."""
-
-    async def load_members(self) -> Sequence[Member]:
-        """Return the processes that share the store; none where it has one process at most."""
-
-    async def load_holders(self) -> Mapping[str, str]:
-        """Return which of them has each source that one has, by its name."""
-
-    async def aclose(self) -> None:
-        """Close it."""
 
 
 class Engine(ABC):

@@ -25,7 +25,7 @@ from dockbell.ports import (
     StoredRecord,
     StoredState,
 )
-from dockbell.stores.handles.engine import Session
+from dockbell.stores.handles.session import Session
 from dockbell.stores.sql import attempts, browsing, delays, delivery, feeds, inspection, runs
 from dockbell.stores.sql.connection import Connection
 

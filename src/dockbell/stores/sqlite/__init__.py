@@ -10,7 +10,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from dockbell.stores.sqlite.read_store import SqliteReadStore
-from dockbell.stores.sqlite.store import SqliteStore
+
+if TYPE_CHECKING:
+    from dockbell.stores.sqlite.store import SqliteStore
 
 __all__ = ["SqliteReadStore", "SqliteStore"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the store only for who works on it: commands that read one start without it."""
+    if name == "SqliteStore":
+        from dockbell.stores.sqlite.store import SqliteStore  # noqa: PLC0415
+
+        return SqliteStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

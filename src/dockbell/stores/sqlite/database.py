@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dockbell.errors import StoreError
 from dockbell.stores.handles.database import Database, HeldConfigurations
-from dockbell.stores.handles.engine import Clock
 from dockbell.stores.sqlite import probe
-from dockbell.stores.sqlite.command_store import SqliteCommandStore
 from dockbell.stores.sqlite.read_store import SqliteReadStore
-from dockbell.stores.sqlite.store import SqliteStore
-from dockbell.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from dockbell.stores.handles.engine import Clock
+    from dockbell.stores.sqlite.command_store import SqliteCommandStore
+    from dockbell.stores.sqlite.store import SqliteStore
+    from dockbell.telemetry import Telemetry
 
 
 class SqliteDatabase(Database):
@@ -21,6 +24,8 @@ class SqliteDatabase(Database):
     async def open_store(
         self, *, now: Clock, epoch: str | None = None, telemetry: Telemetry | None = None, shared: bool = False
     ) -> SqliteStore:
+        from dockbell.stores.sqlite.store import SqliteStore  # noqa: PLC0415  # commands that only read need it not
+
         del shared  # a file has one writer
         return await SqliteStore.open(self._path, now=now, epoch=epoch, telemetry=telemetry)
 
@@ -28,6 +33,8 @@ class SqliteDatabase(Database):
         return await SqliteReadStore.open(self._path)
 
     async def open_command_store(self) -> SqliteCommandStore:
+        from dockbell.stores.sqlite.command_store import SqliteCommandStore  # noqa: PLC0415  # the same
+
         return await SqliteCommandStore.open(self._path)
 
     async def open_configurations(self) -> HeldConfigurations:

@@ -26,6 +26,7 @@ class File:
     Attributes:
         batches: What each transaction has written.
         begun: How many were begun.
+        refused: How many could not be, since it was away.
         is_away: Whether it cannot be written.
         is_unreadable: Whether what the writes have left cannot be read.
     """
@@ -34,12 +35,13 @@ class File:
         self.connection: Any = sqlite3.connect(":memory:", isolation_level=None)
         self.connection.execute("CREATE TABLE words (word TEXT)")
         self.batches: list[list[str]] = []
-        self.begun = 0
+        self.begun = self.refused = 0
         self.is_away = self.is_unreadable = False
 
     async def call(self, function: Callable[[Any], Mapping[int, int]]) -> Mapping[int, int]:
         await anyio.lowlevel.checkpoint()
         if self.is_away:
+            self.refused += 1
             raise StoreUnavailable("away")
         self.begun += 1
         before = self.words()
@@ -108,7 +110,13 @@ class Pages:
             assert committed.events == len(word)
 
 
+class Interrupted(BaseException):
+    """What no one handles."""
+
+
 def _insert(connection: Any, word: str) -> None:
+    if word == "interrupted":
+        raise Interrupted
     if word == "lost":
         raise LeaseLost("another process has taken it over")
     connection.execute("INSERT INTO words VALUES (?)", (word,))
@@ -294,3 +302,41 @@ async def test_where_pages_are_not_joined_each_has_a_transaction(file: File) -> 
             group.start_soon(joined.add, file.write("end"), feed)
     assert all(len(batch) == 1 or set(batch) == {"end"} for batch in file.batches)
     assert sorted(file.words()) == ["0", "1", "2", "end", "end", "end"]
+
+
+async def test_once_the_store_is_away_no_other_write_of_a_batch_that_failed_is_tried(file: File) -> None:
+    joined = JoinedWrites(file.call, file.ask)
+    left: list[str] = []
+
+    async def commit(word: str, feed: int) -> None:
+        try:
+            await joined.commit(Page(word, feed), lambda _: None)
+        except StoreUnavailable:
+            left.append(word)
+        except LeaseLost:
+            assert word == "lost"
+
+    async with anyio.create_task_group() as group:
+        for feed, word in enumerate(("a", "lost", "bb", "ccc", "dddd")):
+            group.start_soon(commit, word, feed)
+        await until(lambda: file.begun == 4)  # "a", then all others, then "lost" and "bb" each alone
+        file.is_away = True
+    assert left == ["ccc", "dddd"]
+    assert file.refused == 1
+
+
+async def test_a_transaction_that_ends_without_a_word_is_no_success_of_any_of_its_writes(file: File) -> None:
+    joined = JoinedWrites(file.call, file.ask)
+    failed: list[str] = []
+
+    async def commit(word: str, feed: int) -> None:
+        try:
+            await joined.commit(Page(word, feed), lambda _: None)
+        except (StoreUnavailable, Interrupted):
+            failed.append(word)
+
+    async with anyio.create_task_group() as group:
+        for feed, word in enumerate(("a", "interrupted", "ccc")):
+            group.start_soon(commit, word, feed)
+    assert sorted(failed) == ["ccc", "interrupted"]
+    assert file.words() == ["a"]

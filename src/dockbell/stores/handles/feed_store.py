@@ -90,7 +90,7 @@ class SqlFeedStore(FeedStore):
     async def open(self) -> FeedState:
         await self._engine.take(self._feed)
         (state,) = await self._engine.write(feeds.load_feeds, self._feed)
-        self._engine.outbox.ends.setdefault(self._feed, state.sequence)
+        self._engine.outbox.ends.setdefault(self._feed, 0)
         self._engine.ring(self._feed, state.sequence)  # the process that had it may have published more meanwhile
         return state
 

@@ -35,6 +35,7 @@ class _Entry(ABC, Generic[_T]):
     def __init__(self) -> None:
         self.left: _T | None = None
         self.error: Exception | None = None
+        self.is_written = False
         self.settled = anyio.Event()
 
     @property
@@ -53,6 +54,11 @@ class _Entry(ABC, Generic[_T]):
 
     def take(self) -> None:
         """Take in that it is committed."""
+
+    def settle(self) -> None:
+        if not self.is_written and self.error is None:
+            self.error = StoreUnavailable("the store did not tell whether this was written")
+        self.settled.set()
 
 
 class _Other(_Entry[_T]):
@@ -81,6 +87,7 @@ class _Page(_Entry[_T]):
         return self._commit.lease.id
 
     def prepare(self, connection: Connection) -> Write | None:
+        self.committed = None  # of a transaction that failed
         found = self._commit.prepare(connection)
         if isinstance(found, Committed):
             self.committed = found
@@ -153,7 +160,11 @@ class JoinedWrites(Generic[_T]):
                 with anyio.CancelScope(shield=True):
                     await entry.settled.wait()
         if entry.error is not None:
-            raise entry.error
+            error, entry.error = entry.error, None
+            try:
+                raise error
+            finally:
+                del error  # an error that holds its own frame would keep the page in memory
 
     def _take_batch(self) -> Sequence[_Entry[_T]]:
         """Take the writes that come next; of one feed not more than one page, which must be written before the next."""
@@ -177,17 +188,27 @@ class JoinedWrites(Generic[_T]):
                 each.error = error
         except Exception as error:  # noqa: BLE001  # the caller of the entry that has it raises it
             if len(batch) > 1:
-                for each in batch:
-                    await self._commit([each])
-                return
-            batch[0].error = error
+                await self._commit_each(batch)
+            else:
+                batch[0].error = error
         else:
             for each in batch:
                 each.left = None if each.asks_for is None else left.get(each.asks_for)
+                each.is_written = True
                 each.take()
         finally:
             for each in batch:
-                each.settled.set()
+                each.settle()
+
+    async def _commit_each(self, batch: Sequence[_Entry[_T]]) -> None:
+        """Write one after the other what could not be written together; nothing more once the store cannot be used."""
+        unavailable: Exception | None = None
+        for each in batch:
+            if unavailable is None:
+                await self._commit([each])
+                unavailable = each.error if isinstance(each.error, StoreUnavailable) else None
+            else:
+                each.error = unavailable
 
 
 def _write_all(batch: Sequence[_Entry[_T]], ask: Ask[_T], connection: Connection) -> Mapping[int, _T]:

@@ -27,6 +27,7 @@ class File:
         batches: What each transaction has written.
         begun: How many were begun.
         refused: How many could not be, since it was away.
+        ends: How many words were written each time that the end of the events was noted, which fails.
         is_away: Whether it cannot be written.
         is_unreadable: Whether what the writes have left cannot be read.
     """
@@ -36,6 +37,7 @@ class File:
         self.connection.execute("CREATE TABLE words (word TEXT)")
         self.batches: list[list[str]] = []
         self.begun = self.refused = 0
+        self.ends: list[int] = []
         self.is_away = self.is_unreadable = False
 
     async def call(self, function: Callable[[Any], Mapping[int, int]]) -> Mapping[int, int]:
@@ -61,6 +63,11 @@ class File:
 
         return read
 
+    def save_end(self, connection: Any) -> None:
+        assert not connection.in_transaction
+        self.ends.append(len(self.words()))
+        raise OSError("disk full")
+
     def words(self) -> list[str]:
         return [word for (word,) in self.connection.execute("SELECT word FROM words ORDER BY rowid")]
 
@@ -85,7 +92,7 @@ class Page(PageCommit):
 
     def _insert(self, connection: Any) -> Committed:
         _insert(connection, self.word)
-        return Committed(PageDiff(), len(self.word))
+        return Committed(PageDiff(), len(self.word), end=len(self.word) if self.word.isupper() else 0)
 
 
 class Pages:
@@ -130,7 +137,7 @@ def file() -> Iterator[File]:
 
 
 async def test_what_comes_during_a_transaction_shares_the_next_one(file: File) -> None:
-    joined = JoinedWrites(file.call, file.ask)
+    joined = JoinedWrites(file.call, file.ask, file.save_end)
     async with anyio.create_task_group() as group:
         for word in "abcdef":
             group.start_soon(joined.add, file.write(word), 1)
@@ -140,7 +147,7 @@ async def test_what_comes_during_a_transaction_shares_the_next_one(file: File) -
 
 
 async def test_each_learns_what_the_transaction_has_left(file: File) -> None:
-    joined, left = JoinedWrites(file.call, file.ask), dict[int, int | None]()
+    joined, left = JoinedWrites(file.call, file.ask, file.save_end), dict[int, int | None]()
 
     async def write(word: str, number: int) -> None:
         left[number] = await joined.add(file.write(word), number)
@@ -152,13 +159,13 @@ async def test_each_learns_what_the_transaction_has_left(file: File) -> None:
 
 
 async def test_what_is_written_is_not_written_again_where_what_it_has_left_cannot_be_read(file: File) -> None:
-    joined, file.is_unreadable = JoinedWrites(file.call, file.ask), True
+    joined, file.is_unreadable = JoinedWrites(file.call, file.ask, file.save_end), True
     assert await joined.add(file.write("a"), 1) is None
     assert file.words() == ["a"]
 
 
 async def test_one_that_is_refused_keeps_no_other_from_being_written(file: File) -> None:
-    joined, lost = JoinedWrites(file.call, file.ask), list[str]()
+    joined, lost = JoinedWrites(file.call, file.ask, file.save_end), list[str]()
 
     async def write(word: str) -> None:
         try:
@@ -174,7 +181,7 @@ async def test_one_that_is_refused_keeps_no_other_from_being_written(file: File)
 
 
 async def test_all_hear_that_the_store_is_away_and_may_try_again(file: File) -> None:
-    joined, file.is_away = JoinedWrites(file.call, file.ask), True
+    joined, file.is_away = JoinedWrites(file.call, file.ask, file.save_end), True
     failed: list[str] = []
 
     async def write(word: str) -> None:
@@ -193,7 +200,7 @@ async def test_all_hear_that_the_store_is_away_and_may_try_again(file: File) -> 
 
 
 async def test_who_is_cancelled_takes_no_other_along_and_writes_once(file: File) -> None:
-    joined = JoinedWrites(file.call, file.ask)
+    joined = JoinedWrites(file.call, file.ask, file.save_end)
     async with anyio.create_task_group() as group, anyio.create_task_group() as cancelled:
         cancelled.start_soon(joined.add, file.write("a"), 1)
         cancelled.start_soon(joined.add, file.write("b"), 1)
@@ -207,7 +214,7 @@ async def test_who_is_cancelled_takes_no_other_along_and_writes_once(file: File)
 
 
 async def test_pages_that_come_during_a_transaction_share_the_next_one_with_other_writes(file: File) -> None:
-    joined = JoinedWrites(file.call, file.ask)
+    joined = JoinedWrites(file.call, file.ask, file.save_end)
     pages = Pages(joined)
     async with anyio.create_task_group() as group:
         for feed, word in enumerate(("a", "bb", "ccc")):
@@ -218,7 +225,7 @@ async def test_pages_that_come_during_a_transaction_share_the_next_one_with_othe
 
 
 async def test_pages_that_come_to_nothing_need_no_transaction(file: File) -> None:
-    pages, statements = Pages(JoinedWrites(file.call, file.ask)), list[str]()
+    pages, statements = Pages(JoinedWrites(file.call, file.ask, file.save_end)), list[str]()
     file.connection.set_trace_callback(statements.append)
     async with anyio.create_task_group() as group:
         for feed in range(3):
@@ -229,7 +236,7 @@ async def test_pages_that_come_to_nothing_need_no_transaction(file: File) -> Non
 
 @pytest.mark.parametrize("word", ["lost", "odd"])
 async def test_a_page_that_fails_keeps_no_other_from_being_committed(file: File, word: str) -> None:
-    pages = Pages(JoinedWrites(file.call, file.ask))
+    pages = Pages(JoinedWrites(file.call, file.ask, file.save_end))
     async with anyio.create_task_group() as group:
         for feed, each in enumerate(("a", "bb", word, "ccccc")):
             group.start_soon(pages.commit, each, feed)
@@ -240,7 +247,7 @@ async def test_a_page_that_fails_keeps_no_other_from_being_committed(file: File,
 
 
 async def test_what_is_committed_is_taken_in_even_if_its_caller_is_cancelled_meanwhile(file: File) -> None:
-    pages = Pages(JoinedWrites(file.call, file.ask))
+    pages = Pages(JoinedWrites(file.call, file.ask, file.save_end))
     async with anyio.create_task_group() as group, anyio.create_task_group() as cancelled:
         group.start_soon(pages.commit, "a", 1)
         group.start_soon(pages.commit, "bb", 2)
@@ -252,7 +259,7 @@ async def test_what_is_committed_is_taken_in_even_if_its_caller_is_cancelled_mea
 
 
 async def test_who_is_cancelled_waits_until_nothing_of_his_is_still_to_be_written(file: File) -> None:
-    joined = JoinedWrites(file.call, file.ask)
+    joined = JoinedWrites(file.call, file.ask, file.save_end)
     pages, left, taken = Pages(joined), Page("ccc", 4), list[Committed]()
     async with anyio.create_task_group() as group:
         group.start_soon(pages.commit, "a", 1)
@@ -269,7 +276,7 @@ async def test_who_is_cancelled_waits_until_nothing_of_his_is_still_to_be_writte
 
 
 async def test_who_commits_at_once_while_many_others_are_cancelled_is_committed(file: File) -> None:
-    joined = JoinedWrites(file.call, file.ask)
+    joined = JoinedWrites(file.call, file.ask, file.save_end)
     pages = Pages(joined)
 
     async def commit_two() -> None:
@@ -284,7 +291,7 @@ async def test_who_commits_at_once_while_many_others_are_cancelled_is_committed(
 
 
 async def test_one_transaction_takes_ten_pages_at_most_and_of_one_feed_one(file: File) -> None:
-    joined = JoinedWrites(file.call, file.ask)
+    joined = JoinedWrites(file.call, file.ask, file.save_end)
     pages = Pages(joined)
     async with anyio.create_task_group() as group:
         for feed in range(24):
@@ -294,7 +301,7 @@ async def test_one_transaction_takes_ten_pages_at_most_and_of_one_feed_one(file:
 
 
 async def test_where_pages_are_not_joined_each_has_a_transaction(file: File) -> None:
-    joined = JoinedWrites(file.call, file.ask, joins_pages=False)
+    joined = JoinedWrites(file.call, file.ask, file.save_end, joins_pages=False)
     pages = Pages(joined)
     async with anyio.create_task_group() as group:
         for feed in range(3):
@@ -305,7 +312,7 @@ async def test_where_pages_are_not_joined_each_has_a_transaction(file: File) -> 
 
 
 async def test_once_the_store_is_away_no_other_write_of_a_batch_that_failed_is_tried(file: File) -> None:
-    joined = JoinedWrites(file.call, file.ask)
+    joined = JoinedWrites(file.call, file.ask, file.save_end)
     left: list[str] = []
 
     async def commit(word: str, feed: int) -> None:
@@ -326,7 +333,7 @@ async def test_once_the_store_is_away_no_other_write_of_a_batch_that_failed_is_t
 
 
 async def test_a_transaction_that_ends_without_a_word_is_no_success_of_any_of_its_writes(file: File) -> None:
-    joined = JoinedWrites(file.call, file.ask)
+    joined = JoinedWrites(file.call, file.ask, file.save_end)
     failed: list[str] = []
 
     async def commit(word: str, feed: int) -> None:
@@ -340,3 +347,12 @@ async def test_a_transaction_that_ends_without_a_word_is_no_success_of_any_of_it
             group.start_soon(commit, word, feed)
     assert sorted(failed) == ["ccc", "interrupted"]
     assert file.words() == ["a"]
+
+
+async def test_how_far_the_events_are_is_noted_once_for_a_transaction_that_added_some(file: File) -> None:
+    pages = Pages(JoinedWrites(file.call, file.ask, file.save_end))
+    async with anyio.create_task_group() as group:
+        for feed, word in enumerate(("no event", "EVENT", "no event", "EVENT")):
+            group.start_soon(pages.commit, word, feed)
+    assert file.ends == [4]
+    assert not pages.failed

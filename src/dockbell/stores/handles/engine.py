@@ -60,7 +60,7 @@ class Engine(ABC):
         self.abandoned_by = ""
         ask = partial(feeds.ask_for_states, is_lazy=self.is_lazy)
         # The statements of a page go to PostgreSQL in one batch: no transaction rests there while pages are compared.
-        self.joined = JoinedWrites(self.write, ask, joins_pages=not self.is_lazy)
+        self.joined = JoinedWrites(self.write, ask, self.save_end, joins_pages=not self.is_lazy)
 
     @abstractmethod
     async def write(
@@ -107,6 +107,10 @@ class Engine(ABC):
         """Return whether the database could not be written, though perhaps it can be read."""
 
     @abstractmethod
+    def save_end(self, writer: Connection) -> None:
+        """Note beside the store how far it is, with the connection that has written."""
+
+    @abstractmethod
     async def note_end(self) -> None:
         """Note beside the store how far it is, where the database has a place for that."""
 
@@ -125,7 +129,8 @@ class Engine(ABC):
     async def announce(self, feed: Feed, end: int) -> None:
         """Wake those who wait for events of a feed where it has new ones, and write beside the store how far it is."""
         if self.ring(feed, end):
-            await self.try_to_note_end()
+            with suppress(StoreUnavailable):  # what was committed is committed; the next commit writes it again
+                await self.note_end()
 
     def ring(self, feed: Feed, end: int) -> bool:
         """Wake those who wait for events of a feed; return whether it has new ones."""
@@ -133,10 +138,6 @@ class Engine(ABC):
         if is_new:
             self.outbox.announce(feed, end)
         return is_new
-
-    async def try_to_note_end(self) -> None:
-        with suppress(StoreUnavailable):  # what was committed is committed; the next commit writes it again
-            await self.note_end()
 
     async def take(self, feed: Feed) -> Lease:
         """Return the lease of a feed, which this process takes once; a feed that is new is made."""

@@ -139,8 +139,6 @@ class SqlFeedStore(FeedStore):
         except BaseException:  # whether it was committed is not known
             self._known_pages.clear()
             raise
-        if committed.end:
-            await self._engine.try_to_note_end()
         return committed
 
     def _take_committed(self, committed: Committed) -> None:

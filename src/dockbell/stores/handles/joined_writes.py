@@ -52,6 +52,11 @@ class _Entry(ABC, Generic[_T]):
     def prepare(self, connection: Connection) -> Write | None:
         """Return what writes it in the transaction, which has not begun; None where nothing is to be written."""
 
+    @property
+    def end(self) -> int:
+        """The number of the last event that it has added; 0 where it has added none."""
+        return 0
+
     def take(self) -> None:
         """Take in that it is committed."""
 
@@ -86,6 +91,10 @@ class _Page(_Entry[_T]):
     def page_of(self) -> int:
         return self._commit.lease.id
 
+    @property
+    def end(self) -> int:
+        return 0 if self.committed is None else self.committed.end
+
     def prepare(self, connection: Connection) -> Write | None:
         self.committed = None  # of a transaction that failed
         found = self._commit.prepare(connection)
@@ -110,12 +119,14 @@ class JoinedWrites(Generic[_T]):
         call: Calls a function with the connection that writes.
         ask: Asks for what the writes have left, by their numbers, within their transaction; returns what reads the
             answer afterwards.
+        save_end: Notes beside the store how far its events are.
         joins_pages: Whether a page may share a transaction.
     """
 
-    def __init__(self, call: Call[_T], ask: Ask[_T], *, joins_pages: bool = True) -> None:
+    def __init__(self, call: Call[_T], ask: Ask[_T], save_end: Write, *, joins_pages: bool = True) -> None:
         self._call = call
         self._ask = ask
+        self._save_end = save_end
         self._page_size = _MOST // (_PAGES_MOST if joins_pages else 1)
         self._waiting: list[_Entry[_T]] = []
         self._turn = anyio.Lock(fast_acquire=True)  # what follows yields
@@ -182,7 +193,7 @@ class JoinedWrites(Generic[_T]):
 
     async def _commit(self, batch: Sequence[_Entry[_T]]) -> None:
         try:
-            left = await self._call(partial(_write_all, batch, self._ask))
+            left = await self._call(partial(_write_all, batch, self._ask, self._save_end))
         except StoreUnavailable as error:
             for each in batch:
                 each.error = error
@@ -211,7 +222,7 @@ class JoinedWrites(Generic[_T]):
                 each.error = unavailable
 
 
-def _write_all(batch: Sequence[_Entry[_T]], ask: Ask[_T], connection: Connection) -> Mapping[int, _T]:
+def _write_all(batch: Sequence[_Entry[_T]], ask: Ask[_T], save_end: Write, connection: Connection) -> Mapping[int, _T]:
     writes = [write for each in batch if (write := each.prepare(connection)) is not None]
     if not writes:
         return {}
@@ -222,6 +233,10 @@ def _write_all(batch: Sequence[_Entry[_T]], ask: Ask[_T], connection: Connection
             write(connection)
         if numbers:
             read = ask(connection, numbers)
-    with suppress(Exception):  # what is written is written, and must not be written again
+    # What is written is written, and must not be written again, whatever fails from here on.
+    with suppress(Exception):
+        if any(each.end for each in batch):
+            save_end(connection)
+    with suppress(Exception):
         return read()
     return {}

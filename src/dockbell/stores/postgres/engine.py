@@ -104,6 +104,9 @@ class PostgresEngine(Engine):
     def is_refusal(self, error: Exception) -> bool:
         return isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction)
 
+    def save_end(self, writer: Connection) -> None:
+        """Do nothing: there is no place beside a database."""
+
     async def note_end(self) -> None:
         """Do nothing: there is no place beside a database."""
 

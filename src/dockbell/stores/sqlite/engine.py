@@ -112,7 +112,7 @@ class SqliteEngine(Engine):
         return isinstance(error, sqlite3.OperationalError)
 
     async def note_end(self) -> None:
-        await self.write(self._save_life)
+        await self.write(self.save_end)
 
     def _check_room(self, writer: sqlite3.Connection) -> None:
         """Take the reserve.
@@ -124,7 +124,7 @@ class SqliteEngine(Engine):
             return
         raise StoreFull(f"store {self.path}: disk full; free some space")
 
-    def _save_life(self, writer: sqlite3.Connection) -> None:
+    def save_end(self, writer: Connection) -> None:
         self._files.life.write(EpochMark(self.epoch, last_entry(writer)))
 
     async def aclose(self) -> None:

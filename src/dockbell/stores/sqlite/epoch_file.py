@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from dockbell.host.ownership import open_own
+from dockbell.stores.sql.connection import Connection
 from dockbell.stores.sql.life import STORE_LOST, STORE_RESTORED
 
 
@@ -68,7 +69,7 @@ def mark_copy(connection: sqlite3.Connection, at: int) -> None:
     connection.execute("UPDATE life SET copied_at = ?", (at,))
 
 
-def last_entry(connection: sqlite3.Connection) -> int:
+def last_entry(connection: Connection) -> int:
     """Return the place of the last event that was ever written."""
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
     return 0 if row is None else int(row[0])

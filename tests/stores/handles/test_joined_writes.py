@@ -75,6 +75,10 @@ class File:
         return partial(_insert, word=word)
 
 
+class Interrupted(BaseException):
+    """What no one handles."""
+
+
 class Page(PageCommit):
     """A page that comes to a word; to nothing where that is empty."""
 
@@ -111,14 +115,10 @@ class Pages:
     async def commit(self, word: str, feed: int) -> None:
         try:
             committed = await self._joined.commit(Page(word, feed), lambda found: self.committed.append(found.events))
-        except (LeaseLost, Collision):
+        except (LeaseLost, Collision, StoreUnavailable, Interrupted):
             self.failed.append(word)
         else:
             assert committed.events == len(word)
-
-
-class Interrupted(BaseException):
-    """What no one handles."""
 
 
 def _insert(connection: Any, word: str) -> None:
@@ -312,40 +312,22 @@ async def test_where_pages_are_not_joined_each_has_a_transaction(file: File) -> 
 
 
 async def test_once_the_store_is_away_no_other_write_of_a_batch_that_failed_is_tried(file: File) -> None:
-    joined = JoinedWrites(file.call, file.ask, file.save_end)
-    left: list[str] = []
-
-    async def commit(word: str, feed: int) -> None:
-        try:
-            await joined.commit(Page(word, feed), lambda _: None)
-        except StoreUnavailable:
-            left.append(word)
-        except LeaseLost:
-            assert word == "lost"
-
+    pages = Pages(JoinedWrites(file.call, file.ask, file.save_end))
     async with anyio.create_task_group() as group:
         for feed, word in enumerate(("a", "lost", "bb", "ccc", "dddd")):
-            group.start_soon(commit, word, feed)
+            group.start_soon(pages.commit, word, feed)
         await until(lambda: file.begun == 4)  # "a", then all others, then "lost" and "bb" each alone
         file.is_away = True
-    assert left == ["ccc", "dddd"]
+    assert pages.failed == ["lost", "ccc", "dddd"]
     assert file.refused == 1
 
 
 async def test_a_transaction_that_ends_without_a_word_is_no_success_of_any_of_its_writes(file: File) -> None:
-    joined = JoinedWrites(file.call, file.ask, file.save_end)
-    failed: list[str] = []
-
-    async def commit(word: str, feed: int) -> None:
-        try:
-            await joined.commit(Page(word, feed), lambda _: None)
-        except (StoreUnavailable, Interrupted):
-            failed.append(word)
-
+    pages = Pages(JoinedWrites(file.call, file.ask, file.save_end))
     async with anyio.create_task_group() as group:
         for feed, word in enumerate(("a", "interrupted", "ccc")):
-            group.start_soon(commit, word, feed)
-    assert sorted(failed) == ["ccc", "interrupted"]
+            group.start_soon(pages.commit, word, feed)
+    assert sorted(pages.failed) == ["ccc", "interrupted"]
     assert file.words() == ["a"]
 
 

@@ -298,7 +298,8 @@ class TrackedFeed:
         """Store what a page comes to; what the store knows it comes to is not found out again."""
         if not page.records:
             return Committed(PageDiff(is_known=True), 0)
-        if (kind is RunKind.POLL) is not self.resource.polled:  # other runs of such a feed are seldom
+        # Of a feed that is polled, the pages of passes and of trailing polls seldom come again as they were.
+        if (kind is RunKind.POLL) is not self.resource.polled:
             return await self.store_page(page, context)
         known_pages = self.store.known_pages
         digest = digest_of(page.records) if known_pages else b""

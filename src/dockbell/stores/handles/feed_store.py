@@ -135,11 +135,10 @@ class SqlFeedStore(FeedStore):
         look, now = self._engine.look, self._engine.now()
         page = snapshots.PageCommit(self._lease, look, detect, compose, via=via, find_statement=find_statement, now=now)
         try:
-            committed = await self._engine.joined.commit(page, self._take_committed)
+            return await self._engine.joined.commit(page, self._take_committed)
         except BaseException:  # whether it was committed is not known
             self._known_pages.clear()
             raise
-        return committed
 
     def _take_committed(self, committed: Committed) -> None:
         if not committed.page_diff.is_idle:

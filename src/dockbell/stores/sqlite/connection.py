@@ -35,9 +35,8 @@ class JoiningConnection(sqlite3.Connection):
     def executemany(self, statement: str, values: Iterable[Any], /) -> sqlite3.Cursor:
         """Execute a statement for each row; of inserted rows the cursor does not tell how many there were."""
         rows = iter(values)
-        if (
-            first := next(rows, None)
-        ) is None:  # as for most statements of most pages: nothing to be prepared and reset
+        first = next(rows, None)
+        if first is None:  # as for most statements of most pages
             return self.cursor()
         rows = chain([first], rows)
         if (found := _join(statement)) is None:

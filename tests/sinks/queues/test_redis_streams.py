@@ -133,6 +133,17 @@ async def test_it_speaks_tls_and_checks_the_certificate(start: Start, certificat
         await make_sink(server, url=url).probe()
 
 
+async def test_an_attempt_that_began_before_its_connection_was_lost_leaves_nothing_open(start: Start) -> None:
+    server = start()
+    sink = make_sink(server)
+    lost = await sink._connect()
+    await sink._lose(lost)
+    await sink._publish(lost, make_delivery())
+    redis = server.connect()
+    assert redis.xlen("dockbell:main:shipments") == 1
+    assert [client for client in redis.client_list() if client["name"] == "dockbell"] == []
+
+
 # Probing and settings ------------------------------------------------------------------------------------------------
 
 

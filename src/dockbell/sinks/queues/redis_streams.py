@@ -131,6 +131,14 @@ class RedisSink(QueueSink["Redis"]):
         return f"Redis {info.get('redis_version', 'of an unknown version')}"
 
     async def _publish(self, connection: Redis, delivery: Delivery) -> None:
+        try:
+            await self._add(connection, delivery)
+        finally:
+            if connection is not self._connection:
+                # Its pool was closed while this entry was about to get one of the pool's connections, which is open.
+                await self._discard(connection)
+
+    async def _add(self, connection: Redis, delivery: Delivery) -> None:
         event, settings = delivery.event, self._settings
         entry = {"id": event.id, "type": event.type, "key": event.key, "event": event.body}
         if delivery.replayed:

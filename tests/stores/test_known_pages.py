@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Final
 
 import anyio
 import anyio.lowlevel
@@ -12,7 +13,7 @@ import pytest
 from dockbell.core.comparing import deletion_rules
 from dockbell.core.comparing.page_diff import Finding
 from dockbell.core.comparing.seen_rows import SeenRows
-from dockbell.core.model import Change, Event, RunKind, Statement
+from dockbell.core.model import DIGEST_SIZE, Change, Event, RunKind, Statement
 from dockbell.core.publishing.statement import rebaselined
 from dockbell.core.reading.shape import Shape
 from dockbell.ports import FeedState, Store
@@ -20,6 +21,24 @@ from tests.fakes import NOON
 from tests.stores.pages import COMPOSE, FEED, a_run, close_pass, commit, delete_records
 
 pytestmark = pytest.mark.parametrize("make_place", ["sqlite", "postgres"], indirect=True)
+
+
+TEXTS: Final = {key: bytes([number]) * DIGEST_SIZE for number, key in enumerate("abc", start=1)}
+"""What stands for the hash of each record's text."""
+
+
+async def learn(store: Store, state: FeedState, *keys: str) -> None:
+    """Let a page be known that shows records as they are stored."""
+    page = [{"id": key} for key in keys]
+    await commit(store, state, *page)
+    known_pages = store.feed(state.feed).known_pages
+    lookup = known_pages.look([TEXTS[key] for key in keys])
+    assert known_pages.take(lookup, (await commit(store, state, *page)).page_diff)
+
+
+def knows(store: Store, state: FeedState, *keys: str) -> bool:
+    """Return whether it is known what a page comes to that shows these records."""
+    return store.feed(state.feed).known_pages.look([TEXTS[key] for key in keys]).page_diff is not None
 
 
 async def change(store: Store, state: FeedState) -> None:
@@ -100,14 +119,17 @@ WRITES = [
 async def test_a_page_is_not_known_any_more_once_a_record_of_it_was_written(
     store: Store, state: FeedState, write: Callable[[Store, FeedState], Awaitable[None]]
 ) -> None:
-    await commit(store, state, {"id": "a"}, {"id": "b"})
-    known = store.feed(state.feed).known_pages
-    page_diff = (await commit(store, state, {"id": "a"}, {"id": "b"})).page_diff
-    assert page_diff.is_known
-    assert known.take(b"digest", page_diff, known.version)
-    assert known.recall(b"digest") is not None
+    await learn(store, state, "a", "b")
+    assert knows(store, state, "a", "b")
     await write(store, state)
-    assert store.feed(state.feed).known_pages.recall(b"digest") is None
+    assert not knows(store, state, "a", "b")
+    assert TEXTS["a"] not in store.feed(state.feed).known_pages.look([*TEXTS.values()]).known()
+
+
+async def test_the_other_records_of_a_page_stay_known(store: Store, state: FeedState) -> None:
+    await learn(store, state, "a", "b")
+    await note_missing(store, state)
+    assert [*store.feed(state.feed).known_pages.look([*TEXTS.values()]).known().values()] == [("b", 2, None)]
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -130,27 +152,34 @@ async def test_what_is_absent_is_looked_for_again_once_a_record_was_written(
 
 async def test_a_page_stays_known_while_only_others_and_runs_are_written(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"}, {"id": "b"})
-    known = store.feed(state.feed).known_pages
-    assert known.take(b"digest", (await commit(store, state, {"id": "a"})).page_diff, known.version)
+    await learn(store, state, "a")
     await commit(store, state, {"id": "b", "x": 9}, {"id": "c"})
     await store.feed(state.feed).suspect([2], NOON)
     await delete_records(store, state, 2)
     await store.feed(state.feed).close_run(a_run(RunKind.POLL))
     await close_pass(store, state)
     await store.feed(FEED).open()
-    recalled = store.feed(state.feed).known_pages.recall(b"digest")
-    assert recalled is not None
-    assert (recalled.seen, recalled.dates) == ([1], {"a": None})
+    page_diff = store.feed(state.feed).known_pages.look([TEXTS["a"]]).page_diff
+    assert page_diff is not None
+    assert (page_diff.seen, page_diff.dates) == ([1], {"a": None})
 
 
 async def test_a_page_that_comes_while_a_record_of_it_is_suspected_is_not_taken_for_known(
     store: Store, state: FeedState
 ) -> None:
     """It shows the record, and must end the suspicion that is being stored."""
-    await commit(store, state, {"id": "a"})
-    known = store.feed(state.feed).known_pages
-    assert known.take(b"digest", (await commit(store, state, {"id": "a"})).page_diff, known.version)
+    await learn(store, state, "a")
     async with anyio.create_task_group() as group:
         group.start_soon(store.feed(state.feed).suspect, [1], NOON)
         await anyio.lowlevel.checkpoint()
-        assert known.recall(b"digest") is None
+        assert not knows(store, state, "a")
+
+
+async def test_what_was_looked_up_before_a_record_is_suspected_is_not_known_afterwards(
+    store: Store, state: FeedState
+) -> None:
+    await learn(store, state, "a")
+    lookup = store.feed(state.feed).known_pages.look([TEXTS["a"]])
+    assert lookup.known() != {}
+    await suspect(store, state)
+    assert lookup.known() == {}

@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 JSON: TypeAlias = Any
 """A decoded JSON value: integers exact, other numbers :class:`decimal.Decimal`."""
+
+DIGEST_SIZE: Final = 16
+"""Bytes of every hash of a record, its raw text or its canonical form."""
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -76,7 +81,7 @@ class Unsound(NamedTuple):
     head: JSON
 
 
-class Page(msgspec.Struct, frozen=True):
+class Page(msgspec.Struct, frozen=True, dict=True):
     """One accepted response of a listing."""
 
     records: tuple[bytes, ...]  # each record's raw JSON text, in the order of the response
@@ -91,6 +96,11 @@ class Page(msgspec.Struct, frozen=True):
     age: timedelta = timedelta(0)  # how long a cache on the way has kept it, as that states
     offset: timedelta | None = None
     """How far our clock is ahead of the service's, as nearly as all its answers tell; None: only this one does."""
+
+    @cached_property
+    def hashes(self) -> tuple[bytes, ...]:
+        """The hashes of the records' texts."""
+        return tuple([blake2b(raw, digest_size=DIGEST_SIZE).digest() for raw in self.records])
 
     @property
     def shown_at(self) -> datetime:

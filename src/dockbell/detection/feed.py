@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from dockbell.config import ResourceSettings
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.known_pages import digest_of
 from dockbell.core.comparing.page_diff import Collision, PageDiff, Snapshots
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import RESOURCES, Feed, Page, RunKind, Statement
@@ -297,19 +296,17 @@ class TrackedFeed:
     async def _store_page_of_run(self, page: Page, context: ReadContext, kind: RunKind) -> Committed:
         """Store what a page comes to; what the store knows it comes to is not found out again."""
         if not page.records:
-            return Committed(PageDiff(is_known=True), 0)
+            return Committed(PageDiff(), 0)
         # Of a feed that is polled, the pages of passes and of trailing polls seldom come again as they were.
         if (kind is RunKind.POLL) is not self.resource.polled:
             return await self.store_page(page, context)
-        known_pages = self.store.known_pages
-        digest = digest_of(page.records) if known_pages else b""
-        known, version = known_pages.recall(digest), known_pages.version
-        if known is not None:
-            return Committed(known, 0)
-        committed = await self.store_page(page, context)
-        if committed.page_diff.is_known:
-            digest = digest or digest_of(page.records)
-        if not self.store.known_pages.take(digest, committed.page_diff, version):
+        lookup = self.store.known_pages.look(page.hashes)
+        if lookup.page_diff is not None:
+            return Committed(lookup.page_diff, 0)
+        committed = await self.store_page(
+            page, context, lambda snapshots: self.detector.detect(page, context, snapshots, lookup.known())
+        )
+        if not self.store.known_pages.take(lookup, committed.page_diff):
             self.telemetry.emit(StoreWrittenAside(self.feed))
         return committed
 

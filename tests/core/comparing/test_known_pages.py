@@ -1,157 +1,262 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.core.comparing import known_pages
-from dockbell.core.comparing.known_pages import BYTES_MOST, PROBED, KnownPages, digest_of
-from dockbell.core.comparing.page_diff import Finding, Note, PageDiff
+from dockbell.core.comparing.known_pages import BYTES_MOST, PROBED, KnownPages, Lookup
+from dockbell.core.comparing.page_diff import Bad, Finding, Note, PageDiff
+from dockbell.core.model import DIGEST_SIZE
+
+ROWS = st.lists(st.integers(1, 1 << 40), min_size=1, unique=True)
 
 
-def shows(*rows: int, is_known: bool = True) -> PageDiff:
-    dates = {f"k{row}": row * 1000 if row % 2 else None for row in rows}
-    return PageDiff(seen=list(rows), dates=dates, is_known=is_known)
+def text_of(row: int, version: int = 0) -> bytes:
+    """Return the hash of what a record shows."""
+    return row.to_bytes(DIGEST_SIZE - 1) + bytes([version + 1])
 
 
-def learn(pages: KnownPages, digest: bytes, *rows: int) -> None:
-    assert pages.take(digest, shows(*rows), pages.version)
+def date_of(row: int) -> int | None:
+    return row * 1000 if row % 2 else None
 
 
-def find_rows(pages: KnownPages, digest: bytes) -> Sequence[int] | None:
-    known = pages.recall(digest)
+def shows(*rows: int, but: Collection[int] = ()) -> PageDiff:
+    """Return what a page comes to that shows some rows as they are stored, but for some."""
+    return PageDiff(
+        seen=list(rows),
+        dates={f"k{row}": date_of(row) for row in rows},
+        as_stored={f"k{row}": row for row in rows if row not in but},
+    )
+
+
+def look(pages: KnownPages, *rows: int, changed: Collection[int] = ()) -> Lookup:
+    return pages.look([text_of(row, row in changed) for row in rows])
+
+
+def learn(pages: KnownPages, *rows: int) -> None:
+    assert pages.take(look(pages, *rows), shows(*rows))
+
+
+def find_rows(pages: KnownPages, *rows: int) -> Sequence[int] | None:
+    """Return what a page shows of which all is known."""
+    known = look(pages, *rows).page_diff
     return None if known is None else known.seen
 
 
-RECORDS = st.lists(st.sampled_from([b'{"id":1}', b'{"id":2}', b"{}", b"{ }"]), max_size=4)
+def known_rows(lookup: Lookup) -> Mapping[bytes, int]:
+    return {text: known.row for text, known in lookup.known().items()}
 
 
-@given(RECORDS, RECORDS)
-def test_pages_have_one_digest_exactly_when_their_records_are_the_same(one: list[bytes], other: list[bytes]) -> None:
-    assert (digest_of(one) == digest_of(other)) == (one == other)
-
-
-@given(st.lists(st.integers(1, 1 << 40), min_size=1, unique=True))
-def test_a_known_page_comes_to_the_same_again(rows: list[int]) -> None:
+@given(ROWS)
+def test_a_page_that_comes_as_it_is_stored_comes_to_the_same_again(rows: list[int]) -> None:
     pages = KnownPages()
-    learn(pages, b"one", *rows)
-    known = pages.recall(b"one")
+    learn(pages, *rows)
+    known = look(pages, *rows).page_diff
     assert known is not None
-    assert sorted(known.seen) == sorted(rows)
+    assert known.seen == rows
     assert list(known.dates.items()) == list(shows(*rows).dates.items())
-    assert known.is_known
     assert known.is_idle
-    assert pages.recall(b"two") is None
+    assert look(pages, *rows, rows[0] + (1 << 41)).page_diff is None
+    assert look(pages, *rows[1:], rows[0] + (1 << 41)).page_diff is None
 
 
-def test_a_page_that_is_not_as_stored_or_shows_nothing_is_not_known() -> None:
+@given(ROWS, st.data())
+def test_of_a_page_that_shows_changes_the_other_records_are_known(rows: list[int], data: st.DataObject) -> None:
+    changed = data.draw(st.sets(st.sampled_from(rows)))
     pages = KnownPages()
-    assert pages.take(b"one", shows(1, is_known=False), pages.version)
-    assert pages.take(b"empty", shows(), pages.version)
-    assert (pages.recall(b"one"), pages.recall(b"empty")) == (None, None)
+    learn(pages, *rows)
+    lookup = look(pages, *rows, changed=changed)
+    resembles = not {rows[0], rows[-1]} <= changed  # else it cannot be found
+    known = {text_of(row): (f"k{row}", row, date_of(row)) for row in rows} if resembles else {}
+    assert lookup.known() == known
+    assert (lookup.page_diff is None) == bool(changed)
+    page_diff = shows(*rows, but=changed)
+    page_diff.notes += [Note(f"k{row}", Finding.UPDATED) for row in changed]
+    if changed:
+        pages.forget(changed)
+    assert pages.take(lookup, page_diff)
+    again = look(pages, *rows, changed=changed)
+    assert known_rows(again) == {text_of(row): row for row in rows if row not in changed}
+
+
+def test_a_page_with_a_record_that_has_no_key_of_its_own_or_without_stored_records_is_not_known() -> None:
+    pages = KnownPages()
+    bad = shows(1, 2)
+    bad.bad.append(Bad(b"digest", "k3", "key k3: appears twice", b"{}"))
+    for found in (shows(1), shows(1, 2, but=[1, 2]), bad):
+        lookup = look(pages, 1, 2)
+        if not found.is_idle:
+            pages.forget([])
+        assert pages.take(lookup, found)
+        assert known_rows(look(pages, 1, 2)) == {}
 
 
 @given(
     st.lists(st.sets(st.integers(1, 30), min_size=1), min_size=1, max_size=8),
     st.lists(st.sets(st.integers(1, 30)), max_size=4),
 )
-def test_pages_that_show_a_row_which_was_written_are_forgotten(shown: list[set[int]], written: list[set[int]]) -> None:
+def test_records_that_were_written_are_not_known_any_more(shown: list[set[int]], written: list[set[int]]) -> None:
     pages = KnownPages()
-    for number, rows in enumerate(shown):
-        learn(pages, bytes([number]), *rows)
+    for rows in shown:
+        learn(pages, *rows)
     for rows in written:
         pages.forget(rows)
-    for number, rows in enumerate(shown):
-        is_known = rows.isdisjoint(set().union(*written))
-        assert find_rows(pages, bytes([number])) == (sorted(rows) if is_known else None)
+    gone = set().union(*written)
+    for rows in shown:
+        lookup = look(pages, *rows)
+        known = known_rows(lookup)
+        assert gone.isdisjoint(known.values())
+        assert all(text == text_of(row) for text, row in known.items())
+        assert lookup.page_diff is None or gone.isdisjoint(rows)
+    lookup = look(pages, *shown[-1])
+    assert set(known_rows(lookup).values()) == shown[-1] - gone
+    assert (lookup.page_diff is not None) == gone.isdisjoint(shown[-1])
 
 
 def test_what_was_compared_before_something_was_written_is_not_taken_for_known() -> None:
     pages = KnownPages()
-    version = pages.version
+    lookup = look(pages, 1)
     pages.forget([7])
-    assert pages.take(b"one", shows(1), version)
-    assert pages.recall(b"one") is None
+    assert pages.take(lookup, shows(1))
+    assert find_rows(pages, 1) is None
     pages.clear()
-    learn(pages, b"one", 1)
-    assert find_rows(pages, b"one") == [1]
+    learn(pages, 1)
+    assert find_rows(pages, 1) == [1]
+
+
+@pytest.mark.parametrize("write", [lambda pages: pages.forget([7]), lambda pages: pages.clear()])
+def test_what_was_looked_up_before_something_was_written_is_not_known(write: Callable[[KnownPages], None]) -> None:
+    pages = KnownPages()
+    learn(pages, 1, 2)
+    lookup = look(pages, 1, 2, changed=[2])
+    assert known_rows(lookup) == {text_of(1): 1, text_of(2): 2}
+    write(pages)
+    assert lookup.known() == {}
 
 
 def test_what_a_whole_pass_did_not_show_is_forgotten() -> None:
     pages = KnownPages()
-    learn(pages, b"one", 1)
-    learn(pages, b"two", 2)
+    learn(pages, 1)
+    learn(pages, 2)
     pages.end_pass()
-    assert find_rows(pages, b"one") == [1]
+    assert find_rows(pages, 1) == [1]
     pages.end_pass()
-    assert (find_rows(pages, b"one"), find_rows(pages, b"two")) == ([1], None)
+    assert (find_rows(pages, 1), find_rows(pages, 2)) == ([1], None)
 
 
 def test_what_the_last_three_polls_did_not_show_is_forgotten() -> None:
     pages = KnownPages()
-    learn(pages, b"one", 1)
-    learn(pages, b"two", 2)
+    learn(pages, 1)
+    learn(pages, 2)
     for _ in range(3):
         pages.begin_poll()
-        assert find_rows(pages, b"one") == [1]
+        assert find_rows(pages, 1) == [1]
     pages.begin_poll()
-    assert (find_rows(pages, b"one"), find_rows(pages, b"two")) == ([1], None)
+    assert (find_rows(pages, 1), find_rows(pages, 2)) == ([1], None)
 
 
 def test_they_take_no_more_room_than_they_may() -> None:
     pages = KnownPages()
-    for number in range(5000):
-        learn(pages, number.to_bytes(2), *range(200 * number, 200 * number + 200))
-    known = sum(pages.recall(number.to_bytes(2)) is not None for number in range(5000))
-    assert BYTES_MOST // 10_000 < known < BYTES_MOST // 4_000
+    shown = [range(200 * number + 1, 200 * number + 201) for number in range(5000)]
+    for rows in shown:
+        learn(pages, *rows)
+    known = sum(look(pages, *rows).page_diff is not None for rows in shown)
+    assert BYTES_MOST // 12_000 < known < BYTES_MOST // 7_000
+    for rows in shown[:known]:
+        pages.take(look(pages, *rows), shows(*rows))  # takes the room of what it was before
+    assert sum(look(pages, *rows).page_diff is not None for rows in shown) == known
     pages.end_pass()
     pages.end_pass()
-    learn(pages, b"new", 1)
-    assert find_rows(pages, b"new") == [1]
+    learn(pages, 1)
+    assert find_rows(pages, 1) == [1]
 
 
-def test_now_and_then_a_known_page_is_compared_all_the_same() -> None:
+def test_a_page_takes_the_place_of_those_that_it_resembles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_pages, "PROBED", 1000)
+    pages = KnownPages(2500)
+    for last in range(3, 60):  # more than there is room for
+        learn(pages, 1, 2, last)
+        assert find_rows(pages, 1, 2, last) == [1, 2, last]
+    for first in range(3, 60):
+        learn(pages, first, 2, 1)
+        assert find_rows(pages, first, 2, 1) == [first, 2, 1]
+
+
+def test_now_and_then_all_of_a_known_page_is_looked_up_all_the_same() -> None:
     pages = KnownPages()
-    learn(pages, b"one", 1)
-    for _ in range(10):  # whatever else is recalled between
-        learn(pages, b"one", 1)
-        learn(pages, b"two", 2)
-        for _ in range(PROBED // 2):
-            assert find_rows(pages, b"two") == [2]
-            assert find_rows(pages, b"one") == [1]
-        assert any(pages.recall(b"one") is None for _ in range(PROBED // 2))
+    learn(pages, 1)
+    for _ in range(10):  # whatever else is looked up between
+        learn(pages, 1)
+        learn(pages, 2)
+        while find_rows(pages, 1) is None:
+            learn(pages, 1)
+        for _ in range(PROBED):
+            if find_rows(pages, 2) is None:
+                break
+        else:
+            pytest.fail("it was never looked up")
+        learn(pages, 2)
 
 
-CHANGED = PageDiff(seen=[1, 2], notes=[Note("k1", Finding.QUIET)])
+def test_a_page_that_changes_each_time_is_looked_up_now_and_then_too() -> None:
+    pages = KnownPages()
+    learn(pages, 1, 2)
+    for _ in range(PROBED):
+        lookup = look(pages, 1, 2, changed=[2])
+        if not lookup.known():
+            break
+        page_diff = shows(1, 2, but=[2])
+        page_diff.notes.append(Note("k2", Finding.UPDATED))
+        pages.forget([2])
+        assert pages.take(lookup, page_diff)
+    else:
+        pytest.fail("it was never looked up")
 
 
-@pytest.mark.parametrize("found", [shows(1, 2, is_known=False), shows(1, 3), CHANGED])
-def test_where_something_else_has_written_to_the_store_no_page_is_known_any_more(
-    found: PageDiff, monkeypatch: pytest.MonkeyPatch
+QUIET = PageDiff(
+    seen=[1, 2], dates=shows(1, 2).dates, as_stored={"k2": 2}, notes=[Note("k1", Finding.QUIET)]
+)  # the text of the first is stored otherwise
+
+
+@pytest.mark.parametrize("changed", [[], [2]])
+@pytest.mark.parametrize("found", [shows(1, 2, but=[1]), PageDiff(dates=shows(1, 2).dates, as_stored={"k1": 3}), QUIET])
+def test_where_something_else_has_written_to_the_store_nothing_is_known_any_more(
+    found: PageDiff, changed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known_pages, "PROBED", 1)
     pages = KnownPages()
-    learn(pages, b"one", 1, 2)
-    learn(pages, b"two", 3)
-    version = pages.version
-    assert pages.recall(b"one") is None
+    learn(pages, 1, 2)
+    learn(pages, 3)
+    lookup = look(pages, 1, 2, changed=changed)
+    assert (lookup.page_diff, lookup.known()) == (None, {})
     if not found.is_idle:
         pages.forget([1])
-    assert not pages.take(b"one", found, version)
+    assert not pages.take(lookup, found)
     monkeypatch.undo()
-    learn(pages, b"two", 3)
-    assert pages.recall(b"two") is None
+    learn(pages, 3)
+    assert find_rows(pages, 3) is None
 
 
-def test_a_probe_whose_page_could_not_be_committed_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_pages, "PROBED", 2)
+def test_a_record_that_changed_in_truth_contradicts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_pages, "PROBED", 1)
     pages = KnownPages()
-    learn(pages, b"one", 1)
-    while pages.recall(b"one") is not None:
-        pass
+    learn(pages, 1, 2)
+    lookup = look(pages, 1, 2, changed=[1])
+    page_diff = shows(1, 2, but=[1])
+    page_diff.notes.append(Note("k1", Finding.UPDATED))
+    pages.forget([1])
+    assert pages.take(lookup, page_diff)
+    assert pages.is_trusted
+
+
+def test_a_lookup_whose_page_could_not_be_committed_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_pages, "PROBED", 1)
+    pages = KnownPages()
+    learn(pages, 1)
+    lookup = look(pages, 1)
     pages.clear()  # as after a commit that failed
-    assert pages.recall(b"one") is None
-    assert pages.take(b"one", shows(1, is_known=False), pages.version)
+    assert pages.take(lookup, shows(1, but=[1]))
     assert pages.is_trusted

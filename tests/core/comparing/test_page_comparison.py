@@ -1,20 +1,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.page_diff import Collision, PageDiff
+from dockbell.core.comparing.page_diff import Collision, Known, PageDiff, Snapshots, Stored
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.comparing.record_rules import RecordIdentity
 from dockbell.core.model import ClockSource, Feed, Page, Via
+from tests.core.comparing.test_change_detector import StoredRecords
 from tests.core.comparing.test_record_rules import MEMBERS
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -44,11 +46,15 @@ class Nothing:
         return []
 
 
-def compare(records: Sequence[dict[str, Any]], context: ReadContext) -> PageDiff | str:
-    raws = tuple(json.dumps(record).encode() for record in records)
-    page = Page(raws, None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
+def make_page(raws: Sequence[bytes]) -> Page:
+    return Page(tuple(raws), None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
+
+
+def compare(
+    page: Page, context: ReadContext, stored: Snapshots, known: Mapping[bytes, Known] | None = None
+) -> PageDiff | str:
     try:
-        return DETECTOR.detect(page, context, Nothing())
+        return DETECTOR.detect(page, context, stored, known)
     except Collision as error:
         return str(error)
 
@@ -58,7 +64,78 @@ def compare(records: Sequence[dict[str, Any]], context: ReadContext) -> PageDiff
 def test_a_page_comes_to_the_same_whether_its_records_are_identified_at_once_or_one_by_one(
     records: list[dict[str, Any]], context: ReadContext
 ) -> None:
-    at_once = compare(records, context)
+    page = make_page([json.dumps(record).encode() for record in records])
+    at_once = compare(page, context, Nothing())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RecordIdentity, "find_plain", lambda *_: None)
-        assert compare(records, context) == at_once
+        assert compare(page, context, Nothing()) == at_once
+
+
+RECORDS = st.builds(
+    lambda key, hour, quantity: (
+        b'{"id":%s,"updated_at":"2026-11-21T%02d:00:00Z","quantity":%d}' % (key, hour, quantity)
+    ),
+    st.sampled_from([b'"a"', b'"b"', b'"c"', b'"d"', b'"e f"', b"7"]),
+    st.sampled_from([10, 11]),
+    st.integers(0, 1),
+)
+ODD = st.sampled_from([b'{"id":"a","quantity":', b'{"id":""}', b'{"id":"b"}', b"[]"])
+PAGES = st.lists(RECORDS | ODD, min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("context", [CONTEXTS[1], replace(CONTEXTS[1], may_ask_again=True)])
+@given(before=st.lists(RECORDS, max_size=6), records=PAGES, data=st.data())
+def test_a_page_comes_to_the_same_whether_what_is_as_stored_is_known_or_looked_up(
+    before: list[bytes], records: list[bytes], data: st.DataObject, context: ReadContext
+) -> None:
+    stored = StoredRecords()
+    for raw in before:
+        read_one(stored, raw)
+    for key in data.draw(st.sets(st.sampled_from([*stored.rows])) if stored.rows else st.just(set())):
+        stored.change(key, missed=True)
+    as_stored = {
+        each.raw_hash: Known(key, each.row, each.modified) for key, each in stored.rows.items() if not each.missed
+    }
+    page = make_page(records)
+    looked_up = compare(page, context, stored)
+    known = compare(page, context, stored, as_stored)
+    if isinstance(looked_up, str) or isinstance(known, str):
+        assert known == looked_up
+        return
+    assert list(known.dates.items()) == list(looked_up.dates.items())
+    for page_diff in (known, looked_up):
+        page_diff.seen.sort()
+    assert known == looked_up
+
+
+def read_one(stored: StoredRecords, raw: bytes) -> None:
+    stored.store(DETECTOR.detect(make_page([raw]), CONTEXTS[1], stored))
+
+
+def test_what_is_known_is_not_looked_up() -> None:
+    raws = [b'{"id":"%d"}' % number for number in range(200)]
+    stored = StoredRecords()
+    stored.store(DETECTOR.detect(make_page(raws), CONTEXTS[1], stored))
+    asked: list[str] = []
+
+    class Asked(StoredRecords):
+        def find(self, hashes: Mapping[str, bytes | None], bad: Sequence[bytes] = ()) -> Mapping[str, Stored]:
+            asked.extend(hashes)
+            return super().find(hashes, bad)
+
+    known = {each.raw_hash: Known(key, each.row, each.modified) for key, each in stored.rows.items()}
+    page = make_page([*raws[:100], b'{"id":"100","quantity":2}', *raws[101:]])
+    page_diff = DETECTOR.detect(page, CONTEXTS[1], Asked(stored.rows, stored.kept), known)
+    assert asked == ["100"]
+    assert [change.key.text for change in page_diff.changes] == ["100"]
+    assert sorted(page_diff.seen) == list(range(1, 201))
+
+
+@pytest.mark.parametrize("state", [{"missed": True}, {"held": True}, {"gone_at": 1}, {"raw_hash": b"another"}])
+def test_a_record_about_which_something_is_to_be_done_is_not_as_stored(state: dict[str, Any]) -> None:
+    stored, raws = StoredRecords(), [b'{"id":"a"}', b'{"id":"b"}']
+    for raw in raws:
+        read_one(stored, raw)
+    assert DETECTOR.detect(make_page(raws), CONTEXTS[1], stored).as_stored == {"a": 1, "b": 2}
+    stored.change("a", **state)
+    assert DETECTOR.detect(make_page(raws), CONTEXTS[1], stored).as_stored == {"b": 2}

@@ -17,6 +17,7 @@ class Sighting(NamedTuple):
 
     key: Key
     raw: bytes | None
+    raw_hash: bytes | None
     head: dict[str, JSON]
 
 

@@ -7,7 +7,7 @@ are in :mod:`~dockbell.core.comparing.silence_rules`. Whether an absent record i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.deletion_rules import delete
 from dockbell.core.comparing.page_comparison import PageComparison
-from dockbell.core.comparing.page_diff import PageDiff, Pending, Snapshots
+from dockbell.core.comparing.page_diff import Known, PageDiff, Pending, Snapshots
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.comparing.record_rules import DetailMembers, RecordIdentity, RecordRules
 from dockbell.core.diff import diff
@@ -84,9 +84,14 @@ class ChangeDetector:
         """Return the fingerprint of a stored record, without its detail; raises ValueError where it is not JSON."""
         return self._rules.canon.fingerprint(self._rules.detail.take_list_part(decode(body), ()))
 
-    def detect(self, page: Page, context: ReadContext, snapshots: Snapshots) -> PageDiff:
-        """Return what a page comes to; raises :class:`Collision` as :meth:`PageComparison.run` does."""
-        return PageComparison(self._rules, page, context, snapshots).run()
+    def detect(
+        self, page: Page, context: ReadContext, snapshots: Snapshots, known: Mapping[bytes, Known] | None = None
+    ) -> PageDiff:
+        """Return what a page comes to; raises :class:`Collision` as :meth:`PageComparison.run` does.
+
+        ``known`` are records that are stored as they are shown, by the hashes of their texts; they are not looked up.
+        """
+        return PageComparison(self._rules, page, context, snapshots, known).run()
 
     def complete(
         self, pending: Pending, before: bytes | None, detail: bytes | None, revision: int, *, now: datetime

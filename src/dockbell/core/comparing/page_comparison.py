@@ -20,11 +20,11 @@ from dockbell.core.comparing.candidate import Candidate, Difference, Differing, 
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.drift import Drift, extend_drift
 from dockbell.core.comparing.page_diff import (
-    DIGEST_SIZE,
     Bad,
     Collision,
     Finding,
     Hold,
+    Known,
     Note,
     PageDiff,
     Snapshots,
@@ -37,12 +37,13 @@ from dockbell.core.comparing.recording import record_difference
 from dockbell.core.diff import diff
 from dockbell.core.document import DEPTH_MAX, decode
 from dockbell.core.key import key_of
-from dockbell.core.model import Key, Page
+from dockbell.core.model import DIGEST_SIZE, Key, Page
 from dockbell.core.moment import from_micros, micros, to_micros
 
 _MODIFIED: Final = attrgetter("modified")
 _KEY_AND_MODIFIED: Final = attrgetter("key", "modified")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_RAW_HASH: Final = attrgetter("raw_hash")
 _SIGHTING: Final[Callable[[Any], Sighting]] = partial(tuple.__new__, Sighting)
 _DIFFERING: Final[Callable[[Any], Differing]] = partial(tuple.__new__, Differing)
 _WRITE: Final[Callable[[Any], Write]] = partial(tuple.__new__, Write)
@@ -54,27 +55,33 @@ _DOUBLED_SHARE: Final = 0.25
 
 
 class PageComparison:
-    """One page on its way from raw records to a diff; used once."""
+    """One page on its way from raw records to a diff; used once.
 
-    def __init__(self, rules: RecordRules, page: Page, context: ReadContext, snapshots: Snapshots) -> None:
+    ``known`` are records that are stored as they are shown, by the hashes of their texts; they are not looked up.
+    """
+
+    def __init__(
+        self,
+        rules: RecordRules,
+        page: Page,
+        context: ReadContext,
+        snapshots: Snapshots,
+        known: Mapping[bytes, Known] | None = None,
+    ) -> None:
         self._rules = rules
         self._page = page
         self._context = context
         self._snapshots = snapshots
+        self._known = known or {}
         self._result = PageDiff()
 
     def run(self) -> PageDiff:
         """Return what the page comes to; raises :class:`Collision` where keys stand twice on it."""
         sightings = self._identify()
-        hashes = {
-            text: None if raw is None else blake2b(raw, digest_size=DIGEST_SIZE).digest()
-            for text, (_, raw, _) in sightings.items()
-        }
+        hashes = dict(zip(sightings, map(_RAW_HASH, sightings.values()), strict=True))
         stored = self._snapshots.find(hashes, [bad.digest for bad in self._result.bad])
         self._check_doubled()
-        differing = self._sift(sightings, hashes, stored)
-        is_whole = len(sightings) == len(self._page.records)
-        self._result.is_known = is_whole and not differing and self._result.is_idle
+        differing = self._sift(sightings, stored)
         if self._context.baseline or self._context.settles:
             differing = self._take_baseline(differing)
         candidates = self._decode(differing)
@@ -85,8 +92,16 @@ class PageComparison:
         return self._result
 
     def _identify(self) -> dict[str, Sighting]:
-        """Return the records of the page by their keys, and list those that go into quarantine."""
-        sightings, self._result.bad = _identify_records(self._page, self._rules.identity, self._rules.canon)
+        """Return the records that are not known, by their keys, and list those that go into quarantine."""
+        page, identity, canon = self._page, self._rules.identity, self._rules.canon
+        if self._known:
+            places = [place for place, raw_hash in enumerate(page.hashes) if raw_hash not in self._known]
+            sightings, bad = _identify_records(page, places, identity, canon)
+            known = {each.key for each in map(self._known.get, page.hashes) if each is not None}
+            if not bad and len(known | sightings.keys()) == len(page.records):
+                return sightings
+            self._known = {}  # a record has no key of its own: what it is depends on the others
+        sightings, self._result.bad = _identify_records(page, range(len(page.records)), identity, canon)
         return sightings
 
     def _check_doubled(self) -> None:
@@ -107,31 +122,30 @@ class PageComparison:
         if is_many or is_new:
             raise Collision(next(iter(doubled.values())))
 
-    def _sift(
-        self, sightings: Mapping[str, Sighting], hashes: Mapping[str, bytes | None], stored: Mapping[str, Stored]
-    ) -> list[Differing]:
+    def _sift(self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored]) -> list[Differing]:
         """Return the records that are not byte for byte as stored, and list all that are there."""
         result, differing = self._result, []
         if not stored:  # as in a first read
             return [
-                _DIFFERING((key, raw, hashes[text], head, None))
-                for text, (key, raw, head) in sightings.items()
+                _DIFFERING((key, raw, raw_hash, head, None))
+                for key, raw, raw_hash, head in sightings.values()
                 if raw is not None
             ]
-        for text, (key, raw, head) in sightings.items():
+        for text, (key, raw, raw_hash, head) in sightings.items():
             known = stored.get(text)
             if known is not None:
                 result.seen.append(known.row)
                 if known.missed:
                     result.cleared.append(known.row)
                     result.notes.append(Note(text, Finding.SEEN_AGAIN))
-            raw_hash = hashes[text]
             if raw is None or raw_hash is None:
                 continue
             if known is None or known.gone_at is not None or known.raw_hash != raw_hash:
                 differing.append(Differing(key, raw, raw_hash, head, known))
             elif known.held:
                 result.released.append(known.row)
+            elif not known.missed:
+                result.as_stored[text] = known.row
         return differing
 
     def _take_baseline(self, differing: Sequence[Differing]) -> list[Differing]:
@@ -177,11 +191,24 @@ class PageComparison:
     def _list_dates(
         self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored], candidates: Sequence[Candidate]
     ) -> None:
-        dates: dict[str, int | None] = dict.fromkeys(sightings)
+        dates: dict[str, int | None] = dict.fromkeys(sightings) if not self._known else self._take_known(sightings)
         dates.update(zip(stored, map(_MODIFIED, stored.values()), strict=True))
         dates.update(map(_KEY_AND_MODIFIED, self._result.writes))
         dates.update((each.key.text, micros(each.modified)) for each in candidates)
         self._result.dates = dates
+
+    def _take_known(self, sightings: Mapping[str, Sighting]) -> dict[str, int | None]:
+        """List the records that are known; return the dates of all, in the order of the page, where they are known."""
+        others = iter(sightings)
+        dates: dict[str, int | None] = {}
+        for record in map(self._known.get, self._page.hashes):
+            if record is None:
+                dates[next(others)] = None
+            else:
+                key, row, dates[key] = record
+                self._result.seen.append(row)
+                self._result.as_stored[key] = row
+        return dates
 
     def _sort_out(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the records whose canonical form differs, or whose change of timestamp is published."""
@@ -275,15 +302,18 @@ class PageComparison:
         result.notes += [Note(bad.key, Finding.QUARANTINED) for bad in result.bad if bad.key and not bad.known]
 
 
-def _identify_records(page: Page, identity: RecordIdentity, canon: Canon) -> tuple[dict[str, Sighting], list[Bad]]:
-    """Return the records of a page by key, without text where unreadable or doubled, and those for quarantine."""
-    if not page.unsound and (plain := identity.find_plain(page.records)) is not None:
+def _identify_records(
+    page: Page, places: Sequence[int], identity: RecordIdentity, canon: Canon
+) -> tuple[dict[str, Sighting], list[Bad]]:
+    """Return some records of a page by key, without text where unreadable or doubled, and those for quarantine."""
+    records, hashes = [page.records[place] for place in places], [page.hashes[place] for place in places]
+    if not page.unsound and (plain := identity.find_plain(records)) is not None:
         texts, heads = plain
-        rows = zip(map(Key, texts, texts), page.records, heads, strict=True)
+        rows = zip(map(Key, texts, texts), records, hashes, heads, strict=True)
         return dict(zip(texts, map(_SIGHTING, rows), strict=True)), []
     sightings: dict[str, Sighting] = {}
     bads: list[Bad] = []
-    for index, raw in enumerate(page.records):
+    for index, raw, raw_hash in zip(places, records, hashes, strict=True):
         head, problem = identity.salvage_head(raw, page.unsound.get(index))
         try:
             key = key_of(head, identity.key)
@@ -299,9 +329,9 @@ def _identify_records(page: Page, identity: RecordIdentity, canon: Canon) -> tup
             bads.append(bad)
         first = sightings.get(key.text)
         if first is None:  # a record that cannot be read is seen all the same
-            sightings[key.text] = Sighting(key, None if problem else raw, head)
+            sightings[key.text] = Sighting(key, None, None, head) if problem else Sighting(key, raw, raw_hash, head)
         elif first.raw != raw and (first.raw is None or not _states_same(first.raw, raw, canon)):
-            sightings[key.text] = Sighting(key, None, head)
+            sightings[key.text] = Sighting(key, None, None, head)
             bads += [_bad_with_key(each, key.text, _DOUBLED) for each in (first.raw, raw) if each is not None]
     return sightings, bads
 

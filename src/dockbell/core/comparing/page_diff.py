@@ -12,10 +12,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from dockbell.core.comparing.drift import Drift
-from dockbell.core.model import Change, ChangeKind, Via
+from dockbell.core.model import DIGEST_SIZE, Change, ChangeKind, Via
 
-DIGEST_SIZE: Final = 16
-"""Bytes of every hash of a record, its raw text or its canonical form."""
 UNDECIDED: Final = b"undecided"
 """Stands for the raw hash of an undated record that only the second pass has shown, until that pass has ended."""
 MET_IN_FIRST_PASS: Final = b""
@@ -52,6 +50,14 @@ class Stored(NamedTuple):
     def is_met(self) -> bool:
         """Whether it was only met while the key was not proven: nothing of it is published, and it is no baseline."""
         return len(self.raw_hash) < DIGEST_SIZE
+
+
+class Known(NamedTuple):
+    """A record that is stored as the page shows it, byte for byte, and about which nothing is to be done."""
+
+    key: str
+    row: int
+    modified: int | None  # its own timestamp in µs since 1970
 
 
 class Snapshots(Protocol):
@@ -189,9 +195,9 @@ class PageDiff:
     skipped: int = 0  # unknown records that no date proves new, met by the pass that shows what the first one skipped
     dates: dict[str, int | None] = field(default_factory=dict)
     """The timestamps of all its records by key, in the order of the page, in µs; None for one that has none."""
-    is_known: bool = False
-    """Whether all its records are stored as it shows them, byte for byte, and nothing else is to be done about them:
-    it comes to the same again as long as nothing of them is written, however it is read."""
+    as_stored: dict[str, int] = field(default_factory=dict)
+    """The rows of the records that are stored as it shows them, byte for byte, and about which nothing is to be done:
+    they come to the same again as long as nothing of them is written, however they are read."""
 
     def meet_unseen(self, modified: datetime | None) -> None:
         """Count the timestamp of a record that no earlier reading had shown in this state."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dockbell.core.comparing.page_diff import DIGEST_SIZE
+from dockbell.core.model import DIGEST_SIZE
 from dockbell.core.publishing.erasure import Erasure
 from dockbell.stores.sql.attempts import forget_answers
 from dockbell.stores.sql.connection import Connection, transaction

@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Final
 
 from dockbell.core import pointer
-from dockbell.core.comparing.page_diff import DIGEST_SIZE, PURGED, Finding, Note
+from dockbell.core.comparing.page_diff import PURGED, Finding, Note
 from dockbell.core.document import decode
 from dockbell.core.key import decode as split_key
 from dockbell.core.key import key_of
-from dockbell.core.model import Change, Key, Via
+from dockbell.core.model import DIGEST_SIZE, Change, Key, Via
 from dockbell.core.moment import to_micros
 from dockbell.core.publishing.erasure import empty_event
 from dockbell.ports import Compose, Purged

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from dockbell.core.comparing.page_diff import (
-    DIGEST_SIZE,
     UNDECIDED,
     Bad,
     Finding,
@@ -23,7 +22,7 @@ from dockbell.core.comparing.page_diff import (
     Stored,
     Write,
 )
-from dockbell.core.model import Change, Statement, Via
+from dockbell.core.model import DIGEST_SIZE, Change, Statement, Via
 from dockbell.core.moment import to_micros
 from dockbell.ports import Committed, Compose
 from dockbell.stores.sql.connection import Connection, marks, moment, portions, transaction, upsert

@@ -179,7 +179,7 @@ async def test_what_was_looked_up_before_a_record_is_suspected_is_not_known_afte
     store: Store, state: FeedState
 ) -> None:
     await learn(store, state, "a")
-    lookup = store.feed(state.feed).known_pages.look([TEXTS["a"]])
+    lookup = store.feed(state.feed).known_pages.look([TEXTS["a"], TEXTS["b"]])
     assert lookup.known() != {}
     await suspect(store, state)
     assert lookup.known() == {}

@@ -303,8 +303,9 @@ class TrackedFeed:
         lookup = self.store.known_pages.look(page.hashes)
         if lookup.page_diff is not None:
             return Committed(lookup.page_diff, 0)
+        detect = self.detector.detect
         committed = await self.store_page(
-            page, context, lambda snapshots: self.detector.detect(page, context, snapshots, lookup.known())
+            page, context, lambda snapshots: detect(page, context, snapshots, lookup.known())
         )
         if not self.store.known_pages.take(lookup, committed.page_diff):
             self.telemetry.emit(StoreWrittenAside(self.feed))

@@ -31,7 +31,7 @@ class FeedStore(Protocol):
 
     @property
     def known_pages(self) -> KnownPages:
-        """The pages that need not be compared again; a method that writes to records forgets those with them."""
+        """The records that need not be compared again; a method that writes to records forgets these."""
 
     async def open(self) -> FeedState:
         """Return the feed's state; the first time take the feed for this process, making it if it is new."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import random
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from typing import Any, Final
@@ -30,7 +31,9 @@ _POLLS_KEPT: Final = 2
 
 _UNDATED: Final = -(1 << 63)
 _NO_HASH: Final = bytes(DIGEST_SIZE)
-_RECORD_BYTES: Final = 16 + DIGEST_SIZE  # of its row and date, and of its hash
+_ROW_BYTES: Final = 8
+_RECORD_BYTES: Final = 2 * _ROW_BYTES + DIGEST_SIZE  # of its row and date, and of its hash
+_ROWS_FEW: Final = 20
 _PAGE_BYTES: Final = 768  # of what stands around them
 _SEPARATOR: Final = "\0"  # no key string holds this character
 _KNOWN: Final[Callable[[Any], Known]] = partial(tuple.__new__, Known)
@@ -44,11 +47,10 @@ class _Page:
     Attributes:
         ends: The hashes of its first and its last record, by which it is found.
         keys: Those of all its records, in its order, as all that follows.
-        rows: Their rows; 0 for what is not known.
+        rows: Their rows; 0 for one that was not known when the page came.
         dates: Their timestamps.
         hashes: Those of their texts, one behind the other; zeros for what is not known.
-        low: The least row of which something is known.
-        high: The greatest one.
+        ordered: The rows in ascending order.
         used_in: The run that showed it last.
         probed_in: How often it may come before all of it is looked up all the same.
     """
@@ -58,21 +60,19 @@ class _Page:
     rows: array[int]
     dates: array[int]
     hashes: bytearray
-    low: int
-    high: int
+    ordered: array[int]
     used_in: int
     probed_in: int
 
     @property
     def size(self) -> int:
-        return _PAGE_BYTES + len(self.keys) + _RECORD_BYTES * len(self.rows)
+        order = 0 if self.ordered is self.rows else _ROW_BYTES
+        return _PAGE_BYTES + len(self.keys) + (_RECORD_BYTES + order) * len(self.rows)
 
-    def forget(self, rows: Collection[int]) -> None:
-        for row in rows:
-            with suppress(ValueError):
-                place = self.rows.index(row)
-                self.rows[place] = 0
-                self.hashes[place * DIGEST_SIZE : (place + 1) * DIGEST_SIZE] = _NO_HASH
+    def forget(self, rows: AbstractSet[int]) -> None:
+        for row in self._find(rows):
+            place = self.rows.index(row)
+            self.hashes[place * DIGEST_SIZE : (place + 1) * DIGEST_SIZE] = _NO_HASH
 
     def to_page_diff(self) -> PageDiff:
         """Return what the page comes to if all of it is known."""
@@ -89,51 +89,62 @@ class _Page:
         known.pop(_NO_HASH, None)
         return known
 
+    def _find(self, rows: AbstractSet[int]) -> Collection[int]:
+        """Return which of some rows it shows; few are looked for one by one, which takes less time."""
+        ordered = self.ordered
+        if len(rows) > _ROWS_FEW:
+            return rows & {*ordered}
+        first, last = ordered[0], ordered[-1]
+        return [row for row in rows if first <= row <= last and ordered[bisect_left(ordered, row)] == row]
+
 
 @dataclass(slots=True, frozen=True)
 class Lookup:
     """What is known of the records of one page.
 
     Attributes:
-        pages: Where it was looked up.
         shown: The hashes of the records' texts, in the order of the page.
         version: That of the known pages when the page came.
+        page_diff: What the page comes to, if all of it is known; None where it must be compared.
         page: The page that it resembles; None where there is none.
-        probed: What is known, if all is to be looked up in the store to be sure; else None.
+        records: Those of that page which are known, by the hashes of their texts; none where all of it is known.
+        is_probe: All is to be looked up in the store, to be sure.
     """
 
     pages: KnownPages
     shown: Sequence[bytes]
     version: int
-    page: _Page | None
-    probed: Mapping[bytes, Known] | None
-
-    @property
-    def page_diff(self) -> PageDiff | None:
-        """What the page comes to, if all of it is known; None where it must be compared."""
-        page = self.page
-        is_known = page is not None and self.probed is None and page.hashes == b"".join(self.shown)
-        return page.to_page_diff() if page is not None and is_known else None
+    page_diff: PageDiff | None = None
+    page: _Page | None = None
+    records: Mapping[bytes, Known] = field(default_factory=dict)
+    is_probe: bool = False
 
     def known(self) -> Mapping[bytes, Known]:
-        """Return the records that need no look into the store, at the time of the comparison."""
-        # What is about to be written changes the version before it is written.
-        if self.page is None or self.probed is not None or self.pages.version != self.version:
-            return {}
-        return self.page.known()
+        """Return the records that need no look into the store, at the time of the comparison.
+
+        What this process writes to a record changes the version before. What it does not know of, a purge or a process
+        that takes the feed over, is as if it came after the comparison.
+        """
+        return {} if self.is_probe or self.pages.version != self.version else self.records
 
     def is_contradicted(self, page_diff: PageDiff) -> bool:
         """Return whether a page that was compared shows that the store held something else than what was known."""
-        if not self.probed or not _is_sound(self, page_diff):
+        if not self.is_probe or not self.is_sound(page_diff):
             return False
-        records = [self.probed[each] for each in self.shown if each in self.probed]
+        records = [self.records[each] for each in self.shown if each in self.records]
         rows, dates = page_diff.as_stored, page_diff.dates
         return any((rows.get(key), dates.get(key)) != (row, date) for key, row, date in records)
 
+    def is_sound(self, page_diff: PageDiff) -> bool:
+        """Return whether each record of the page has a key of its own."""
+        return len(page_diff.dates) == len(self.shown) and not page_diff.bad
 
-def _is_sound(lookup: Lookup, page_diff: PageDiff) -> bool:
-    """Return whether each record of a page has a key of its own."""
-    return len(page_diff.dates) == len(lookup.shown) and not page_diff.bad
+
+def _join(shown: Sequence[bytes], known: Mapping[bytes, Known]) -> PageDiff | None:
+    """Return what a page comes to of whose records each is known; None where one is not, or stands there twice."""
+    records = [known[each] for each in shown if each in known]
+    dates = {key: date for key, _, date in records}
+    return PageDiff(seen=[row for _, row, _ in records], dates=dates) if len(dates) == len(shown) else None
 
 
 class KnownPages:
@@ -148,9 +159,9 @@ class KnownPages:
         self._most = most
         self.version = 0
         self._pages: dict[bytes, _Page] = {}
-        """By the first of their ends."""
+        """By the hashes of their first records."""
         self._firsts: dict[bytes, bytes] = {}
-        """The first ends of pages by the others."""
+        """Those of the first records by those of the last."""
         self._size = 0
         self._runs = 0
         self.is_trusted = True
@@ -158,14 +169,17 @@ class KnownPages:
     def look(self, shown: Sequence[bytes]) -> Lookup:
         """Return what is known of the records of a page, by the hashes of their texts, of which there are some."""
         page = self._pages.get(shown[0]) or self._pages.get(self._firsts.get(shown[-1], b""))
-        probed = None
-        if page is not None:
-            page.used_in = self._runs
-            if page.probed_in == 0:
-                probed = page.known()
-            else:
-                page.probed_in -= 1
-        return Lookup(self, shown, self.version, page, probed)
+        if page is None:
+            return Lookup(self, shown, self.version)
+        page.used_in = self._runs
+        is_probe = page.probed_in == 0
+        if not is_probe:
+            page.probed_in -= 1
+            if page.hashes == b"".join(shown):  # nearly always
+                return Lookup(self, shown, self.version, page.to_page_diff())
+        records = page.known()
+        page_diff = None if is_probe else _join(shown, records)
+        return Lookup(self, shown, self.version, page_diff, page, records, is_probe)
 
     def take(self, lookup: Lookup, page_diff: PageDiff) -> bool:
         """Take in what a page came to that was compared and committed.
@@ -182,19 +196,16 @@ class KnownPages:
             return False
         if lookup.page is not None:
             self._drop(lookup.page)
-        if page_diff.as_stored and _is_sound(lookup, page_diff):
+        if page_diff.as_stored and lookup.is_sound(page_diff):
             self._remember(lookup, page_diff)
         return True
 
     def forget(self, rows: Collection[int]) -> None:
         """Take in that something was written, and to which rows that were stored before."""
         self.version += 1
-        if not rows:
-            return
-        low, high = min(rows), max(rows)
-        for page in self._pages.values():
-            if page.low <= high and low <= page.high:
-                page.forget(rows)
+        written = {*rows}
+        for page in self._pages.values() if written else ():
+            page.forget(written)
 
     def clear(self) -> None:
         """Take in that any row may have been written."""
@@ -218,19 +229,18 @@ class KnownPages:
 
     def _remember(self, lookup: Lookup, page_diff: PageDiff) -> None:
         shown, old = lookup.shown, lookup.page
-        is_new = old is None or lookup.probed is not None
         rows = array("Q", map(page_diff.as_stored.get, page_diff.dates, repeat(0)))
+        ordered = array("Q", sorted(rows))
         page = _Page(
             (shown[0], shown[-1]),
             _SEPARATOR.join(page_diff.dates),
             rows,
             array("q", [_UNDATED if date is None else date for date in page_diff.dates.values()]),
             bytearray(b"".join([each if row else _NO_HASH for each, row in zip(shown, rows, strict=True)])),
-            low=min(page_diff.as_stored.values()),
-            high=max(page_diff.as_stored.values()),
-            used_in=self._runs,
+            rows if ordered == rows else ordered,
+            self._runs,
             # Not all pages of a pass in the same one.
-            probed_in=random.randrange(PROBED // 2, PROBED) if is_new or old is None else old.probed_in,  # noqa: S311
+            old.probed_in if old and not lookup.is_probe else random.randrange(PROBED // 2, PROBED),  # noqa: S311
         )
         first, last = page.ends
         if first in self._pages:

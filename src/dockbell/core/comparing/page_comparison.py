@@ -97,8 +97,8 @@ class PageComparison:
         if self._known:
             places = [place for place, raw_hash in enumerate(page.hashes) if raw_hash not in self._known]
             sightings, bad = _identify_records(page, places, identity, canon)
-            known = {each.key for each in map(self._known.get, page.hashes) if each is not None}
-            if not bad and len(known | sightings.keys()) == len(page.records):
+            known_keys = {each.key for each in map(self._known.get, page.hashes) if each is not None}
+            if not bad and len(known_keys | sightings.keys()) == len(page.records):
                 return sightings
             self._known = {}  # a record has no key of its own: what it is depends on the others
         sightings, self._result.bad = _identify_records(page, range(len(page.records)), identity, canon)

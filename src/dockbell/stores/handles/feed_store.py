@@ -58,10 +58,10 @@ class SqlFeedStore(FeedStore):
 
     @contextmanager
     def _writing_to(self, rows: Collection[int] | None) -> Iterator[None]:
-        """Let something be written to the records of some rows, None: of any, and forget the pages that show them.
+        """Let something be written to the records of some rows, None: of any, which are not known any more.
 
-        They are forgotten before, so that a page which comes meanwhile is compared, after what is written; and again
-        afterwards, for it may have been compared before. After an error too: it may have been written all the same.
+        They are forgotten before, so that those of a page which comes meanwhile are compared, after what is written;
+        and again afterwards, for they may have been compared before. After an error too: it may have been written.
         """
         self._forget(rows)
         try:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from dockbell.core.comparing.page_diff import Known, PageDiff
 from dockbell.core.model import DIGEST_SIZE
 
-BYTES_MOST: Final = 4 * 1024 * 1024
+BYTES_MOST: Final = 6 * 1024 * 1024
 """The most bytes that the known pages of one feed take; those that do not fit are looked up each time."""
 POLL_BYTES_MOST: Final = 16 * 1024
 """The same of a feed that is polled, of which a process may have tens of thousands; a window shows few pages."""
@@ -50,7 +50,9 @@ class _Page:
         rows: Their rows; 0 for one that was not known when the page came.
         dates: Their timestamps.
         hashes: Those of their texts, one behind the other; zeros for what is not known.
-        ordered: The rows in ascending order.
+        ordered: The rows of what was known then, in ascending order.
+        low: The first of these.
+        high: The last one.
         used_in: The run that showed it last.
         probed_in: How often it may come before all of it is looked up all the same.
     """
@@ -61,6 +63,8 @@ class _Page:
     dates: array[int]
     hashes: bytearray
     ordered: array[int]
+    low: int
+    high: int
     used_in: int
     probed_in: int
 
@@ -91,11 +95,10 @@ class _Page:
 
     def _find(self, rows: AbstractSet[int]) -> Collection[int]:
         """Return which of some rows it shows; few are looked for one by one, which takes less time."""
-        ordered = self.ordered
+        ordered, low, high = self.ordered, self.low, self.high
         if len(rows) > _ROWS_FEW:
             return rows & {*ordered}
-        first, last = ordered[0], ordered[-1]
-        return [row for row in rows if first <= row <= last and ordered[bisect_left(ordered, row)] == row]
+        return [row for row in rows if low <= row <= high and ordered[bisect_left(ordered, row)] == row]
 
 
 @dataclass(slots=True, frozen=True)
@@ -203,9 +206,12 @@ class KnownPages:
     def forget(self, rows: Collection[int]) -> None:
         """Take in that something was written, and to which rows that were stored before."""
         self.version += 1
-        written = {*rows}
-        for page in self._pages.values() if written else ():
-            page.forget(written)
+        if not rows:
+            return
+        written, low, high = {*rows}, min(rows), max(rows)
+        for page in self._pages.values():
+            if page.low <= high and low <= page.high:
+                page.forget(written)
 
     def clear(self) -> None:
         """Take in that any row may have been written."""
@@ -230,7 +236,7 @@ class KnownPages:
     def _remember(self, lookup: Lookup, page_diff: PageDiff) -> None:
         shown, old = lookup.shown, lookup.page
         rows = array("Q", map(page_diff.as_stored.get, page_diff.dates, repeat(0)))
-        ordered = array("Q", sorted(rows))
+        ordered = array("Q", sorted(page_diff.as_stored.values()))
         page = _Page(
             (shown[0], shown[-1]),
             _SEPARATOR.join(page_diff.dates),
@@ -238,6 +244,8 @@ class KnownPages:
             array("q", [_UNDATED if date is None else date for date in page_diff.dates.values()]),
             bytearray(b"".join([each if row else _NO_HASH for each, row in zip(shown, rows, strict=True)])),
             rows if ordered == rows else ordered,
+            ordered[0],
+            ordered[-1],
             self._runs,
             # Not all pages of a pass in the same one.
             old.probed_in if old and not lookup.is_probe else random.randrange(PROBED // 2, PROBED),  # noqa: S311

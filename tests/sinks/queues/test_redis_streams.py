@@ -138,9 +138,15 @@ async def test_an_attempt_that_began_before_its_connection_was_lost_leaves_nothi
     sink = make_sink(server)
     lost = await sink._connect()
     await sink._lose(lost)
+    pool: Any = lost.connection_pool
+    other = await pool.get_connection()
+    await other.send_command("PING")
     await sink._publish(lost, make_delivery())
+    assert await other.read_response() == b"PONG"
+    await pool.release(other)
+    await sink._publish(lost, make_delivery(2))
     redis = server.connect()
-    assert redis.xlen("dockbell:main:shipments") == 1
+    assert redis.xlen("dockbell:main:shipments") == 2
     assert [client for client in redis.client_list() if client["name"] == "dockbell"] == []
 
 

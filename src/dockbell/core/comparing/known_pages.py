@@ -22,7 +22,7 @@ from dockbell.core.model import DIGEST_SIZE
 
 BYTES_MOST: Final = 6 * 1024 * 1024
 """The most bytes that the known pages of one feed take; those that do not fit are looked up each time."""
-POLL_BYTES_MOST: Final = 16 * 1024
+POLL_BYTES_MOST: Final = 24 * 1024
 """The same of a feed that is polled, of which a process may have tens of thousands; a window shows few pages."""
 PROBED: Final = 50
 """So often a page comes at most, and half as often at least, until all of it is looked up all the same."""
@@ -42,7 +42,7 @@ _KNOWN: Final[Callable[[Any], Known]] = partial(tuple.__new__, Known)
 
 @dataclass(slots=True)
 class _Page:
-    """A page as it came last, in a tenth of the room that a :class:`PageDiff` takes.
+    """A page as it came last, in a third of the room that a :class:`PageDiff` takes.
 
     Attributes:
         ends: The hashes of its first and its last record, by which it is found.
@@ -109,8 +109,8 @@ class Lookup:
         shown: The hashes of the records' texts, in the order of the page.
         version: That of the known pages when the page came.
         page_diff: What the page comes to, if all of it is known; None where it must be compared.
-        page: The page that it resembles; None where there is none.
-        records: Those of that page which are known, by the hashes of their texts; none where all of it is known.
+        page: The page that it resembles; None where there is none, or where it is the same.
+        records: Those of that page which are known, by the hashes of their texts.
         is_probe: All is to be looked up in the store, to be sure.
     """
 

@@ -123,7 +123,7 @@ class PageComparison:
             raise Collision(next(iter(doubled.values())))
 
     def _sift(self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored]) -> list[Differing]:
-        """Return the records that are not byte for byte as stored, and list all that are there."""
+        """Return the records that are not byte for byte as stored, and list all that were looked up and are there."""
         result, differing = self._result, []
         if not stored:  # as in a first read
             return [

@@ -197,7 +197,8 @@ class PageDiff:
     """The timestamps of all its records by key, in the order of the page, in µs; None for one that has none."""
     as_stored: dict[str, int] = field(default_factory=dict)
     """The rows of the records that are stored as it shows them, byte for byte, and about which nothing is to be done:
-    they come to the same again as long as nothing of them is written, however they are read."""
+    they come to the same again as long as nothing of them is written, however they are read. Only a comparison lists
+    them."""
 
     def meet_unseen(self, modified: datetime | None) -> None:
         """Count the timestamp of a record that no earlier reading had shown in this state."""

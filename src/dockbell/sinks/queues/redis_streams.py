@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ from dockbell.config.values import split_url
 from dockbell.core.model import Delivery, Outcome, OutcomeKind
 from dockbell.net.network import explain, find_cause
 from dockbell.sinks.queues.queue_settings import QueueSettings, find_rest, list_fields
-from dockbell.sinks.queues.queue_sink import QueueSink
+from dockbell.sinks.queues.queue_sink import QueueSink, end
 from dockbell.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -136,7 +137,8 @@ class RedisSink(QueueSink["Redis"]):
         finally:
             if connection is not self._connection:
                 # Its pool was closed while this entry was about to get one of the pool's connections, which is open.
-                await self._discard(connection)
+                # Other entries may be on their way by others of these connections.
+                await end(partial(connection.connection_pool.disconnect, inuse_connections=False))
 
     async def _add(self, connection: Redis, delivery: Delivery) -> None:
         event, settings = delivery.event, self._settings

@@ -33,8 +33,8 @@ _UNDATED: Final = -(1 << 63)
 _NO_HASH: Final = bytes(DIGEST_SIZE)
 _ROW_BYTES: Final = 8
 _RECORD_BYTES: Final = 2 * _ROW_BYTES + DIGEST_SIZE  # of its row and date, and of its hash
-_ROWS_FEW: Final = 20
 _PAGE_BYTES: Final = 768  # of what stands around them
+_ROWS_FEW: Final = 20  # so many are found faster one by one than by a set of all
 _SEPARATOR: Final = "\0"  # no key string holds this character
 _KNOWN: Final[Callable[[Any], Known]] = partial(tuple.__new__, Known)
 """As ``Known._make``, in a third of the time."""
@@ -106,6 +106,7 @@ class Lookup:
     """What is known of the records of one page.
 
     Attributes:
+        pages: Those among which it was looked for.
         shown: The hashes of the records' texts, in the order of the page.
         version: That of the known pages when the page came.
         page_diff: What the page comes to, if all of it is known; None where it must be compared.

@@ -1,7 +1,7 @@
 """Figures for docs/benchmarks.md, printed, not asserted.
 
-``python -m tests.bench [passes] [delivery] [backlog] [endpoints] [latency] [pages] [startup] [commits] [outbox]
-[freshness]``,
+``python -m tests.bench [passes] [running] [delivery] [backlog] [endpoints] [latency] [pages] [startup] [commits]
+[outbox] [freshness]``,
 ``python -m tests.bench fleet --help`` for many processes on one PostgreSQL, and ``python -m tests.bench hostile`` for
 other tools beside dockbell on a service that does what services do.
 """
@@ -27,6 +27,7 @@ from tests.bench.latency import measure_latency
 from tests.bench.outbox import measure_outbox
 from tests.bench.pages import measure_pages
 from tests.bench.reading import measure_reading
+from tests.bench.running import measure_running
 from tests.bench.startup import measure_startup
 
 
@@ -37,13 +38,14 @@ def main() -> None:
         "parts",
         nargs="*",
         metavar="part",
-        help="passes, delivery, backlog, endpoints, latency, pages, startup, commits, outbox, freshness;"
+        help="passes, running, delivery, backlog, endpoints, latency, pages, startup, commits, outbox, freshness;"
         " if none, all but the last two",
     )
     parser.add_argument("--records", type=int, default=300_000, help="records read, over all five feeds")
     parser.add_argument("--events", type=int, default=20_000, help="events delivered to each kind of sink")
     parser.add_argument("--backlog", type=int, default=1_000_000, help="events that wait for a sink")
     parser.add_argument("--seconds", type=int, default=30, help="how long changes are timed")
+    parser.add_argument("--every", type=float, default=15, help="seconds between two cycles of a running daemon")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured in turn; medians are shown")
     freshness = parser.add_argument_group("freshness")
     freshness.add_argument("--load", choices=LOADS, default="lists", help="what changes, and who reads")
@@ -61,6 +63,7 @@ def main() -> None:
     options = parser.parse_args()
     parts: dict[str, Callable[[], None]] = {
         "passes": lambda: measure_reading(options.records, options.rounds),
+        "running": lambda: measure_running(options.records, options.every, 2 * options.rounds - 1),
         "delivery": lambda: measure_delivery(options.events, options.rounds),
         "backlog": lambda: measure_backlog(options.backlog),
         "endpoints": lambda: measure_endpoints(options.events // 10, options.rounds),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ from tests.bench.processes import Cost, Meter
 
 POLLED: Final = "shipments"
 POLLS: Final = 200
+UNPOLLED: Final = ("stock", "warehouses")
 _QUERIES: Final[dict[str, dict[str, str]]] = {
     "shipments": {},
     "packages": {},
@@ -58,12 +60,17 @@ def read_again(url: str, path: Path) -> Cost:
 
 def read_cycle(url: str, path: Path) -> Cost:
     """Read what cannot be polled and compare it with what :func:`read_first` stored."""
-    return asyncio.run(_read_all(url, path, _compare, ("stock", "warehouses")))
+    return asyncio.run(_read_all(url, path, _compare, UNPOLLED))
 
 
 def read_changing_cycle(url: str, path: Path) -> Cost:
     """Read what cannot be polled and store what differs, one transaction a page."""
-    return asyncio.run(_read_all(url, path, _update, ("stock", "warehouses")))
+    return asyncio.run(_read_all(url, path, _update, UNPOLLED))
+
+
+def read_spread_cycles(url: str, path: Path, every: float, cycles: int) -> list[Cost]:
+    """Read what cannot be polled again and again, the pages spread evenly over so many seconds; store what differs."""
+    return asyncio.run(_read_spread(url, path, every, cycles))
 
 
 def poll(url: str, path: Path) -> Cost:
@@ -102,6 +109,22 @@ async def _read_all(
                 count += len(records)
                 pages += 1
         return meter.read(count, pages=pages, written=connection.total_changes)
+
+
+async def _read_spread(url: str, path: Path, every: float, cycles: int) -> list[Cost]:
+    costs: list[Cost] = []
+    pace = 0.0
+    async with _opening(url, path) as (connection, client):
+        for _ in range(1 + cycles):  # in the first one it learns how many pages there are
+            count, pages, due, meter = 0, 0, time.perf_counter(), Meter()
+            for resource in UNPOLLED:
+                async for records in _read_pages(client, resource):
+                    _update(connection, resource, _take(records))
+                    count, pages, due = count + len(records), pages + 1, due + pace
+                    await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            costs.append(meter.read(count, pages=pages, written=connection.total_changes))
+            pace = every / pages
+    return costs[1:]
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ store is filled first, without a limit, so that the daemon begins with everythin
 from __future__ import annotations
 
 import dataclasses
-import os
 import random
 import signal
 import time
@@ -31,7 +30,7 @@ from dockbell.sandbox.table import RESOURCES
 from tests.bench.bare_delivery import SECRET
 from tests.bench.delays import Changes, Receiver, Told, Wait, count_invented, find_waits
 from tests.bench.floor import Demand, Floor, find_floor
-from tests.bench.processes import run_alone, serving
+from tests.bench.processes import cpu_seconds, run_alone, serving
 from tests.bench.reading import UNPACED, read_all
 from tests.bench.servers import Request, Testimony, serve_witnessed
 from tests.bench.table import print_table
@@ -213,9 +212,9 @@ async def _measure(load: Load, spans: Sequence[Span], drain: float, url: str, fo
                     others.start_soon(_use, url, key, _MINUTE / load.foreign)
                 for span in spans:
                     await _sleep_until(began + span.start)
-                    before = _cpu_seconds(daemon.pid)
+                    before = cpu_seconds(daemon.pid)
                     await _sleep_until(began + span.end)
-                    cpu.append(_cpu_seconds(daemon.pid) - before)
+                    cpu.append(cpu_seconds(daemon.pid) - before)
                 await changes.follow(client)
                 with anyio.move_on_after(drain):
                     while _count_open(changes, receiver, load, began + spans[0].start, began + spans[-1].end):
@@ -276,12 +275,6 @@ def _count_open(changes: Changes, receiver: Receiver, load: Load, start: float, 
     """Return how many changes within two times have not arrived."""
     waits = find_waits(changes, receiver.told, (), load.keys, end)
     return sum(start <= wait.changed_at < end and not wait.is_told for wait in waits)
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Return what a process has used of the CPU; on Linux only."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _print_span(load: Load, span: Span, run: _Run, cpu: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import time
@@ -51,11 +52,18 @@ class Meter:
     def read(self, count: int, *, pages: int = 0, size: int = 0, written: int = 0) -> Cost:
         """Return what was spent since the meter was made."""
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
-        return Cost(count, wall, cpu, _peak_memory(), pages, size, written)
+        return Cost(count, wall, cpu, peak_memory(), pages, size, written)
 
 
-def _peak_memory() -> float:
-    status = Path("/proc/self/status")
+def cpu_seconds(pid: int) -> float:
+    """Return what a process has used of the CPU; on Linux only."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_memory(pid: str = "self") -> float:
+    """Return the most memory that a process has ever had, in MB; another process than this one on Linux only."""
+    status = Path(f"/proc/{pid}/status")
     if status.exists():  # Linux: ru_maxrss would not be below what the parent had when it started this process
         found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text())
         assert found is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,23 @@ async def test_no_page_is_asked_for_before_the_last_one_is_committed(rig: Rig, m
         group.start_soon(rig.poller.run_once)
     assert steps == ["ask", "commit"] * (len(steps) // 2)
     assert len(steps) >= 6
+
+
+async def test_pages_of_a_pass_that_are_due_within_a_second_are_asked_for_at_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str | float] = []
+
+    async def sleep(seconds: float) -> None:
+        steps.append(round(seconds, 1))
+
+    monkeypatch.setattr("dockbell.detection.reading.anyio.sleep", sleep)
+    monkeypatch.setattr(rig.tracked.clocks, "steady", lambda: timedelta(0))
+    rig.source.before_page = lambda _: steps.append("ask")
+    rig.source.page_size = 1
+    rig.tracked.schedule.page_every = timedelta(seconds=0.4)
+    assert await rig.read_whole() == ""
+    assert steps == ["ask", "ask", "ask", 1.2, "ask", 1.6, "ask"]
 
 
 async def test_a_page_that_cannot_be_committed_leaves_the_turn_to_others(

@@ -17,6 +17,7 @@ import anyio
 from dockbell.core.comparing.page_diff import Collision
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Page, RunKind
+from dockbell.core.planning.spreading import page_wait
 from dockbell.detection.feed import TrackedFeed
 from dockbell.detection.first_request import find_first_request, store_first_request
 from dockbell.detection.page_fetcher import Turn
@@ -115,8 +116,10 @@ async def _wait_for_page(feed: TrackedFeed, run: Run) -> None:
     """Wait until the next page of a pass is due; where pages came late, those that follow catch up."""
     now = feed.clocks.steady()
     run.due = now if run.due is None else run.due + feed.schedule.page_every
-    if feed.schedule.page_every and run.due > now and not feed.schedule.is_awaited:
-        await anyio.sleep((run.due - now).total_seconds())
+    if not feed.schedule.page_every or feed.schedule.is_awaited:
+        return
+    if wait := page_wait(run.due, now):
+        await anyio.sleep(wait.total_seconds())
 
 
 def _report_page(feed: TrackedFeed, run: Run, page: Page, events: int) -> None:

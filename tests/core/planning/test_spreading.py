@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dockbell.core.planning.spreading import count_from, page_pace
+from dockbell.core.planning.spreading import count_from, page_pace, page_wait
 
 SECOND: Final = timedelta(seconds=1)
 MINUTE: Final = timedelta(minutes=1)
@@ -25,6 +25,17 @@ def test_a_pass_of_unknown_length_is_read_as_one_page() -> None:
 def test_a_pass_is_over_before_its_cursors_are_refused() -> None:
     assert 10 * page_pace(10, 10 * MINUTE, cursor_life=4 * MINUTE) == 2 * MINUTE
     assert 10 * page_pace(10, MINUTE, cursor_life=4 * MINUTE) == MINUTE
+
+
+@given(st.integers(1, 5000), st.lists(st.integers(0, 500), min_size=1, max_size=50))
+def test_pages_are_asked_for_by_the_second_and_none_is_late_for_it(pace: int, took: list[int]) -> None:
+    now = timedelta(0)
+    for number, each in enumerate(took):
+        due = number * pace * SECOND / 1000
+        wait = page_wait(due, now)
+        assert wait in (timedelta(0), due - now)
+        assert now + wait >= due - SECOND
+        now += wait + each * SECOND / 1000
 
 
 # Intervals -----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,9 @@ from datetime import timedelta
 from typing import Final
 
 _MADE_UP_MOST: Final = timedelta(seconds=5)
+_TOGETHER: Final = timedelta(seconds=1)
+"""Pages that are due within this are asked for one right after the other, as far as the budget allows it: a process
+that wakes up for each page alone takes nearly twice the CPU (docs/benchmarks.md)."""
 
 
 def page_pace(pages: float, interval: timedelta, cursor_life: timedelta | None = None) -> timedelta:
@@ -16,6 +19,11 @@ def page_pace(pages: float, interval: timedelta, cursor_life: timedelta | None =
     """
     span = interval if cursor_life is None else min(interval, cursor_life / 2)
     return span / max(1.0, pages)
+
+
+def page_wait(due: timedelta, now: timedelta) -> timedelta:
+    """Return how long to wait before a page of a pass is asked for that is due at a time by the steady clock."""
+    return due - now if due - now > _TOGETHER else timedelta(0)
 
 
 def count_from(due: timedelta, began: timedelta, interval: timedelta) -> timedelta:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from dockbell.core.model import JSON
@@ -18,6 +19,7 @@ _POINTER: Final = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
+@lru_cache(maxsize=256)
 def parse(pointer: str) -> Tokens:
     """Return the tokens of a pointer; raises ValueError where it is not like ``/a`` or a ``~`` is no escape."""
     if not _POINTER.fullmatch(pointer):

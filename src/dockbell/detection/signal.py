@@ -22,7 +22,7 @@ from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.embedded import EmbeddedDiff, compare_embedded
 from dockbell.core.comparing.page_diff import PageDiff, Snapshots
 from dockbell.core.document import decode
-from dockbell.core.model import Change, ChangeKind, Page, RunKind, Via
+from dockbell.core.model import JSON, Change, ChangeKind, Page, RunKind, Via
 from dockbell.core.planning.rates import Lead
 from dockbell.core.reading.embedding import PAIRS, Pair
 from dockbell.core.reading.movements import Judged, Movements
@@ -224,16 +224,15 @@ class Signal:
             assert change.after is not None
             self._movements.expect(decode(change.after), since, change.changed_between[1], is_changed=True)
         if self.state.phase is Phase.MEASURING:
-            for raw, (_, since) in zip(self._choose_idle(page, page_diff, len(spans)), spans, strict=False):
-                self._movements.expect(decode(raw), since, page.answered_at, is_changed=False)
+            for record, (_, since) in zip(self._choose_idle(page, page_diff, len(spans)), spans, strict=False):
+                self._movements.expect(record, since, page.answered_at, is_changed=False)
 
-    def _choose_idle(self, page: Page, page_diff: PageDiff, count: int) -> Iterator[bytes]:
+    def _choose_idle(self, page: Page, page_diff: PageDiff, count: int) -> Iterator[JSON]:
         loud = {note.key for note in page_diff.notes} | {write.key for write in page_diff.writes}
         for raw in random.sample(page.records, min(2 * count, len(page.records))):
             with suppress(ValueError):
-                decode(raw)
                 if self._target.detector.identify(raw).text not in loud:
-                    yield raw
+                    yield decode(raw)
 
     # What the carrier embeds ------------------------------------------------------------------------------------------
 

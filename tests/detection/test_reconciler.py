@@ -89,6 +89,18 @@ async def test_a_record_is_deleted_when_two_complete_passes_did_not_show_it(rig:
     assert await rig.delay() == 86_400
 
 
+async def test_a_record_is_missed_by_the_pass_after_the_one_that_met_a_new_one(rig: Rig) -> None:
+    """The two show equally many records of those that were stored before them."""
+    await rig.read_whole()
+    await rig.read_whole()
+    rig.source.put("f")
+    await rig.read_whole()
+    del rig.source.records["b"]
+    await rig.read_whole()
+    await rig.read_whole(after=120)
+    assert await rig.events() == ["f created 1", "b deleted 1"]
+
+
 async def test_a_second_pass_that_comes_too_soon_confirms_nothing(rig: Rig) -> None:
     await rig.read_whole()
     del rig.source.records["b"]
@@ -1056,6 +1068,18 @@ async def test_what_another_program_writes_to_the_store_is_found_and_said(
             await rig.read_whole(after=300)
         assert counted.take() == 3
         assert await rig.events() == []
+
+
+async def test_what_another_program_writes_to_a_digest_is_found_at_the_end_of_a_pass(tmp_path: Path) -> None:
+    async with open_stock(tmp_path, key="/id") as rig:
+        rig.source.put("a")
+        for _ in range(3):
+            await rig.read_whole(after=300)
+        with closing(sqlite3.connect(tmp_path / "dockbell.db")) as connection, connection:
+            connection.execute("UPDATE records SET fingerprint = zeroblob(16)")
+        for _ in range(known_pages.PROBED):
+            await rig.read_whole(after=300)
+        assert len([fact for fact in rig.ear.facts if isinstance(fact, StoreWrittenAside)]) == 1
 
 
 # Certificates --------------------------------------------------------------------------------------------------------

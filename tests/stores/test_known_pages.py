@@ -150,6 +150,19 @@ async def test_what_is_absent_is_looked_for_again_once_a_record_was_written(
     assert (again.digest == found.digest) == (write not in {change, delete, purge, read_otherwise})
 
 
+async def test_what_is_absent_is_looked_for_again_after_a_pass_that_met_new_records(
+    store: Store, state: FeedState
+) -> None:
+    """That pass has seen one record of two, and the next one sees one, too."""
+    feed, seen, later = store.feed(state.feed), SeenRows(1), SeenRows(2)
+    await commit(store, state, {"id": "a"})
+    await commit(store, state, {"id": "b"})
+    for each in (seen, later):
+        each.add([1])
+    assert (await feed.find_absent(seen)).rows == []
+    assert [row for row, _, _ in (await feed.find_absent(later)).rows] == [2]
+
+
 async def test_a_page_stays_known_while_only_others_and_runs_are_written(store: Store, state: FeedState) -> None:
     await commit(store, state, {"id": "a"}, {"id": "b"})
     await learn(store, state, "a")

@@ -31,7 +31,7 @@ from dockbell.detection.run_summary import RunSummary
 from dockbell.detection.scrub import scrub
 from dockbell.errors import DockbellError
 from dockbell.ports import REWRITE_MOST, Absentees, Alarm, Checkpoint, FeedState, RunRecord
-from dockbell.telemetry import ChangesStored
+from dockbell.telemetry import ChangesStored, StoreWrittenAside
 
 _EMITTED_AT_ONCE: Final = 500
 _SUSPECTED_AT_ONCE: Final = 20_000
@@ -171,7 +171,10 @@ class Reconciler:
     ) -> tuple[RunRecord, AbsenceDecision]:
         """Decide on the records that a complete pass did not show, and store and state its end."""
         feed, found = self._feed, run.summary
+        was_trusted = feed.store.known_pages.is_trusted
         absentees = await feed.store.find_absent(seen)
+        if was_trusted and not feed.store.known_pages.is_trusted:
+            feed.telemetry.emit(StoreWrittenAside(feed.feed))
         if absentees.rows:  # after a crash another listing must show that they are absent, not this one again
             await feed.store.drop_checkpoint()
         for some in _portions([row for row, _, _ in absentees.rows]):

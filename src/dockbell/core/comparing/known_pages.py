@@ -195,14 +195,18 @@ class KnownPages:
         if self.version != lookup.version + writes or not self.is_trusted:
             return True
         if lookup.is_contradicted(page_diff):
-            self.is_trusted = False
-            self.clear()
+            self.distrust()
             return False
         if lookup.page is not None:
             self._drop(lookup.page)
         if page_diff.as_stored and lookup.is_sound(page_diff):
             self._remember(lookup, page_diff)
         return True
+
+    def distrust(self) -> None:
+        """Take in that something else has written to the store: no record is taken for known again."""
+        self.is_trusted = False
+        self.clear()
 
     def forget(self, rows: Collection[int]) -> None:
         """Take in that something was written, and to which rows that were stored before."""

@@ -167,8 +167,8 @@ class PageComparison:
                 others.append(each)
                 continue
             modified = None if date is None or not is_dated else to_micros(date)
-            raw_hash = each.raw_hash
-            result.writes.append(_WRITE((None, each.key.text, raw_hash, raw_hash, modified, 0, each.raw, None, False)))
+            text, raw_hash = each.key.text, each.raw_hash
+            result.writes.append(_WRITE((None, text, raw_hash, raw_hash, modified, 0, each.raw, None, False, None)))
             if modified is not None and (oldest is None or modified < oldest):
                 oldest = modified
         if context.settles:

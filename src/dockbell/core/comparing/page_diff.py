@@ -89,6 +89,7 @@ class Write(NamedTuple):
     body: bytes | None  # none keeps the stored one, until the record's detail has come
     superseded: bytes | None = None
     is_unexplained: bool = False  # its content changed, and its own timestamp did not advance
+    replaces: bytes | None = None  # the stored fingerprint of a record that is there; None for one that is new or back
 
 
 class Finding(StrEnum):

@@ -19,6 +19,7 @@ from dockbell.core.reading.shape import Shape
 from dockbell.core.reading.window import Progress
 from dockbell.ports import Absentees, Awaited, Checkpoint, Committed, Compose, FeedState, FeedStore, RunRecord
 from dockbell.stores.handles.engine import Engine, call_and_find_end
+from dockbell.stores.handles.last_pass import LastPass
 from dockbell.stores.sql import absence, cleaning, details, feeds, runs, snapshots
 from dockbell.stores.sql.connection import Connection
 from dockbell.stores.sql.lease import Lease
@@ -34,8 +35,7 @@ class SqlFeedStore(FeedStore):
         resource = RESOURCES.get(feed.resource)  # a feed of notices has none
         self._is_polled = resource is not None and resource.polled
         self._known_pages = KnownPages(POLL_BYTES_MOST if self._is_polled else BYTES_MOST)
-        self._none_absent: tuple[int, Absentees | None] = (0, None)
-        """What the last complete pass came to, if nothing was absent, and the version of the known pages then."""
+        self._last_pass = LastPass()
         self._known_since = (0, 0)  # the token of the lease and the count of purges under which they are known
 
     @property
@@ -134,15 +134,18 @@ class SqlFeedStore(FeedStore):
     ) -> Committed:
         look, now = self._engine.look, self._engine.now()
         page = snapshots.PageCommit(self._lease, look, detect, compose, via=via, find_statement=find_statement, now=now)
-        try:
-            return await self._engine.joined.commit(page, self._take_committed)
-        except BaseException:  # whether it was committed is not known
-            self._known_pages.clear()
-            raise
+        with self._last_pass.committing():
+            try:
+                return await self._engine.joined.commit(page, self._take_committed)
+            except BaseException:  # whether it was committed is not known
+                self._known_pages.clear()
+                raise
 
     def _take_committed(self, committed: Committed) -> None:
         if not committed.page_diff.is_idle:
+            before = self._known_pages.version
             self._known_pages.forget(committed.page_diff.written)
+            self._last_pass.follow(before, self._known_pages.version, committed.page_diff)
         self._engine.ring(self._feed, committed.end)
 
     async def close_run(
@@ -182,14 +185,15 @@ class SqlFeedStore(FeedStore):
         await self._engine.write(runs.drop_checkpoint, self._lease)
 
     async def find_absent(self, seen: SeenRows) -> Absentees:
-        pages = self.known_pages
-        version, found = self._none_absent
-        # What was there, all of it, is there still while nothing was written: if as many rows were seen, it was these.
-        if version == pages.version and found is not None and seen.count == found.stored:
-            return found
-        version, found = pages.version, await self._engine.read(absence.find_absent, self._id, seen)
-        is_certain = pages.is_trusted and not found.rows and version == self.known_pages.version
-        self._none_absent = (version, found if is_certain else None)
+        pages, last = self.known_pages, self._last_pass
+        if (expected := last.find(pages.version, seen)) is not None:
+            return expected
+        begun, version = last.begin_look(), pages.version
+        found = await self._engine.read(absence.find_absent, self._id, seen)
+        if not pages.is_trusted or version != self.known_pages.version:
+            last.forget()
+        elif not last.take(begun, version, seen, found):
+            pages.distrust()
         return found
 
     async def count_deleted(self, since: datetime) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from hashlib import blake2b
 from operator import itemgetter
 from typing import Final
 
+from dockbell.core.comparing.list_digest import digest_record, format_digest
 from dockbell.core.comparing.page_diff import PURGED, Finding, Note
 from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.core.model import Change, RunKind, Statement, Via
@@ -23,7 +23,6 @@ from dockbell.stores.sql.outbox import append_events, write_notes
 from dockbell.stores.sql.runs import load_run, save_run
 
 _SCAN_ROWS: Final = 5000
-_DIGEST_SIZE: Final = 16
 _ROW: Final = itemgetter(0)
 _IGNORED: Final = itemgetter(1)
 _UNLISTED: Final = 2
@@ -40,7 +39,6 @@ _NOTED_MOST: Final = 1000
 def find_absent(connection: Connection, feed_id: int, seen: SeenRows) -> Absentees:
     """Return the rows that ``seen`` does not hold, but for tombstones and records that absence checks ignore.
 
-    The digest is the sum, modulo 2 to the 128th, of the hashes of key and fingerprint of every record that is there.
     Suspicions of a pass that was not closed, because the process died, do not count.
     """
     absent: list[int] = []
@@ -62,13 +60,9 @@ def find_absent(connection: Connection, feed_id: int, seen: SeenRows) -> Absente
         if unseen := set(seen.find_unseen(rows)):
             absent += sorted(unseen)
             there = [each for each in there if each[0] not in unseen]
-        digests = [
-            blake2b(key.encode() + b"\n" + fingerprint, digest_size=_DIGEST_SIZE).digest()
-            for _, _, key, fingerprint in there
-        ]
-        total += sum(map(int.from_bytes, digests))
+        total += sum(digest_record(key, fingerprint) for _, _, key, fingerprint in there)
     rows_absent, missing = _look_closer(connection, feed_id, absent)
-    return Absentees(rows_absent, f"{total % (1 << 8 * _DIGEST_SIZE):032x}", stored, missing, unlisted > 0)
+    return Absentees(rows_absent, format_digest(total), stored, missing, unlisted > 0)
 
 
 def _look_closer(

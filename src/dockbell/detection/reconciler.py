@@ -171,9 +171,8 @@ class Reconciler:
     ) -> tuple[RunRecord, AbsenceDecision]:
         """Decide on the records that a complete pass did not show, and store and state its end."""
         feed, found = self._feed, run.summary
-        was_trusted = feed.store.known_pages.is_trusted
         absentees = await feed.store.find_absent(seen)
-        if was_trusted and not feed.store.known_pages.is_trusted:
+        if absentees.is_contradiction:
             feed.telemetry.emit(StoreWrittenAside(feed.feed))
         if absentees.rows:  # after a crash another listing must show that they are absent, not this one again
             await feed.store.drop_checkpoint()

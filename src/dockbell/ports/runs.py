@@ -239,6 +239,7 @@ class Absentees(msgspec.Struct, frozen=True):
         missing: Those of the rows that were not found when they were asked for, and when that was for the first time,
             by our clock.
         is_partial: The list shows only some of the records: others were found when they were asked for.
+        is_contradiction: The store holds something else than this process has stored.
     """
 
     rows: Sequence[tuple[int, datetime | None, int]]
@@ -246,6 +247,7 @@ class Absentees(msgspec.Struct, frozen=True):
     stored: int
     missing: Mapping[int, datetime] = msgspec.field(default_factory=dict)
     is_partial: bool = False
+    is_contradiction: bool = False
 
 
 class Purged(msgspec.Struct, frozen=True):

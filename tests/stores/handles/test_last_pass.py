@@ -14,6 +14,7 @@ from dockbell.core.comparing.seen_rows import SeenRows
 from dockbell.ports import Absentees, FeedState, Store
 from dockbell.stores.handles.last_pass import LastPass
 from dockbell.stores.sql import absence
+from tests.fakes import NOON
 from tests.stores.pages import commit, delete_records
 
 NOTHING = Absentees([], "0" * 32, 2)
@@ -72,7 +73,7 @@ async def test_new_content_of_records_needs_no_look(store: Store, state: FeedSta
 @pytest.mark.parametrize("seed", range(5))
 async def test_passes_come_to_what_a_look_comes_to(store: Store, state: FeedState, looks: Looks, seed: int) -> None:
     dice, ids, there = random.Random(seed), dict[str, int](), set[str]()
-    passes, acts = 0, {"put": 20, "pass": 20, "add": 2, "turn": 2, "keep": 1, "delete": 4}
+    passes, deleted, acts = 0, 0, {"put": 20, "pass": 20, "add": 2, "turn": 2, "keep": 1, "delete": 4}
     for number in range(150):
         (act,), some = dice.choices(list(acts), list(acts.values())), sorted(there)
         if act == "add" or not there:
@@ -90,10 +91,13 @@ async def test_passes_come_to_what_a_look_comes_to(store: Store, state: FeedStat
         elif act == "keep":
             await store.feed(state.feed).keep([ids[dice.choice(some)]], Finding.THERE, ignored_until_seen=True)
         elif act == "delete":
-            await delete_records(store, state, *(row for key, row in ids.items() if key not in there))
+            gone = [row for key, row in ids.items() if key not in there]
+            await store.feed(state.feed).suspect(gone, NOON)
+            deleted += await delete_records(store, state, *gone)
         else:
             passes += 1
             await pass_over(store, state, looks, ids, there)
+    assert deleted
     assert 0 < looks.count < passes
 
 
@@ -134,6 +138,7 @@ def test_a_look_is_relied_on_while_the_same_rows_were_seen() -> None:
     assert last.find(1, see(1, 2)) is None
     assert last.find(0, see(1)) is None
     assert last.find(0, see(1, 3, last_row=3)) is None
+    assert last.find(0, see(1, 2, last_row=3)) is None
     last.forget()
     assert last.find(0, see(1, 2)) is None
 

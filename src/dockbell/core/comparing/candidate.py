@@ -72,6 +72,7 @@ class Candidate(NamedTuple):
             revision=revision,
             body=self.raw,
             superseded=superseded,
+            replaces=None if self.known is None or self.known.gone_at is not None else self.known.fingerprint,
         )
 
     def note(self, finding: Finding, change: Change | None = None) -> Note:

@@ -94,7 +94,6 @@ def _write(facts: Facts, kind: ChangeKind | None) -> Write:
     return write._replace(
         superseded=supersede(known.superseded, replaced, at, context.stale_window),
         is_unexplained=context.provisional or not candidate.has_advanced,
-        replaces=known.fingerprint,
     )
 
 

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
+from msgspec.structs import replace
+
 from dockbell.core.comparing.drift import Decision
 from dockbell.core.comparing.known_pages import BYTES_MOST, POLL_BYTES_MOST, KnownPages
 from dockbell.core.comparing.page_diff import Finding, PageDiff, Pending, Snapshots
@@ -194,6 +196,7 @@ class SqlFeedStore(FeedStore):
             last.forget()
         elif not last.take(begun, version, seen, found):
             pages.distrust()
+            return replace(found, is_contradiction=True)
         return found
 
     async def count_deleted(self, since: datetime) -> int:

@@ -1,8 +1,9 @@
-"""What the last complete pass of a feed came to if nothing was absent: the next one comes to the same while that holds.
+"""What the last look at all records of a feed came to, if a complete pass had missed none of them.
 
-A look at all that is stored of a large feed takes longer than a pass over it whose pages are known. What is written
-meanwhile ends it, but for new content of records that stay: the digest follows it. After a while all is looked at all
-the same: if something else wrote to the store, it shows.
+A look at all records of a large feed takes longer than a pass over it whose pages are known. While the same records are
+there, a pass that shows the same ones misses none of them. Other content of a record does not change which records are
+there, and the digest follows it. After a while all of them are looked at all the same: if another program has written
+to the store, it shows.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 
 from msgspec.structs import replace
 
@@ -21,19 +23,19 @@ from dockbell.ports import Absentees
 
 
 class LastPass:
-    """What the last complete pass of one feed came to; each is of a version, see :class:`KnownPages`."""
+    """The end of the last complete pass of one feed; versions are those of its :class:`KnownPages`."""
 
     def __init__(self) -> None:
         self._found: Absentees | None = None
         self._version = 0
-        self._last_row = 0  # the pass has looked for the rows up to this one
-        self._probed_in = 0
+        self._shown = b""  # which rows the pass had seen
+        self._probed_in = 0  # so many passes end without a look before all is looked at
         self._under_way = 0  # pages that are being committed
-        self._begun = 0
+        self._begun = 0  # commits of pages so far
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Commit a page: whether a look at the store shows it is not known meanwhile."""
+        """Commit a page: meanwhile nobody knows whether a look at the store shows it."""
         self._under_way += 1
         self._begun += 1
         try:
@@ -42,30 +44,27 @@ class LastPass:
             self._under_way -= 1
 
     def find(self, version: int, seen: SeenRows) -> Absentees | None:
-        """Return what a pass comes to by the rows that it has seen; None where all is to be looked at.
-
-        What was there, all of it, is there still: if as many of the same rows were seen, it was these.
-        """
-        found = self._find(version, seen)
+        """Return what a pass comes to that has seen some rows; None where the store must be looked at."""
+        found = self._find(version, _digest(seen))
         if found is None or not self._probed_in:
             return None
         self._probed_in -= 1
         return found
 
     def begin_look(self) -> int | None:
-        """Return what tells :meth:`take` whether a page was committed while all was looked at; None: one is now."""
+        """Return what :meth:`take` must know of a look that begins now; None where a page is being committed."""
         return None if self._under_way else self._begun
 
     def take(self, begun: int | None, version: int, seen: SeenRows, found: Absentees) -> bool:
-        """Take in what all that is stored came to, if nothing was written meanwhile.
+        """Take in what a look came to; it is kept if no page was committed meanwhile.
 
         Returns:
             Whether it is what was expected: False where something else has written to the store.
         """
-        is_certain = begun is not None and begun == self._begun
-        expected = self._find(version, seen) if is_certain else None
+        is_certain, shown = begun is not None and begun == self._begun, _digest(seen)
+        expected = self._find(version, shown) if is_certain else None
         self._found = found if is_certain and not found.rows else None
-        self._version, self._last_row = version, seen.last_row
+        self._version, self._shown = version, shown
         self._probed_in = random.randrange(known_pages.PROBED // 2, known_pages.PROBED)  # noqa: S311  # no secret
         return expected is None or expected == found
 
@@ -73,7 +72,7 @@ class LastPass:
         self._found = None
 
     def follow(self, before: int, version: int, page_diff: PageDiff) -> None:
-        """Take in that a page was committed, and which versions were before and after it."""
+        """Take in that a page was committed, and the versions before and after it."""
         found = self._found
         if found is None or self._version != before or page_diff.cleared:
             return
@@ -84,8 +83,9 @@ class LastPass:
             total += digest_record(write.key, write.fingerprint) - digest_record(write.key, write.replaces)
         self._found, self._version = replace(found, digest=format_digest(total)), version
 
-    def _find(self, version: int, seen: SeenRows) -> Absentees | None:
-        found = self._found
-        if found is None or (version, seen.last_row, seen.count) != (self._version, self._last_row, found.stored):
-            return None
-        return found
+    def _find(self, version: int, shown: bytes) -> Absentees | None:
+        return self._found if (version, shown) == (self._version, self._shown) else None
+
+
+def _digest(seen: SeenRows) -> bytes:
+    return blake2b(seen.to_bytes(), digest_size=16).digest()

@@ -17,6 +17,7 @@ JSON: TypeAlias = Any
 
 DIGEST_SIZE: Final = 16
 """Bytes of every hash of a record, its raw text or its canonical form."""
+_EMPTY: Final = blake2b(digest_size=DIGEST_SIZE)
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -100,7 +101,12 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def hashes(self) -> tuple[bytes, ...]:
         """The hashes of the records' texts."""
-        return tuple([blake2b(raw, digest_size=DIGEST_SIZE).digest() for raw in self.records])
+        hashes = []
+        for raw in self.records:
+            hash_ = _EMPTY.copy()  # takes less time than a new one
+            hash_.update(raw)
+            hashes.append(hash_.digest())
+        return tuple(hashes)
 
     @property
     def shown_at(self) -> datetime:

@@ -8,7 +8,7 @@ from typing import Final
 _MADE_UP_MOST: Final = timedelta(seconds=5)
 _TOGETHER: Final = timedelta(seconds=1)
 """Pages that are due within this are asked for one right after the other, as far as the budget allows it: a process
-that wakes up for each page alone takes nearly twice the CPU (docs/benchmarks.md)."""
+that wakes up for each page takes up to 1.8 times the CPU (docs/benchmarks.md)."""
 
 
 def page_pace(pages: float, interval: timedelta, cursor_life: timedelta | None = None) -> timedelta:

@@ -52,7 +52,7 @@ class LastPass:
         return found
 
     def begin_look(self) -> int | None:
-        """Return what :meth:`take` must know of a look that begins now; None where a page is being committed."""
+        """Return what :meth:`take` must know of a look that begins now; None while a page is being committed."""
         return None if self._under_way else self._begun
 
     def take(self, begun: int | None, version: int, seen: SeenRows, found: Absentees) -> bool:

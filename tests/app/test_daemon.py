@@ -56,6 +56,9 @@ async def working(path: Path, ear: Ear, *, loaded: bool = True) -> AsyncIterator
         )
         async with anyio.create_task_group() as group:
             group.start_soon(daemon.run, stop, Bell())
+            with anyio.fail_after(10):
+                while not hasattr(daemon, "_loading"):  # noqa: ASYNC110  # nothing tells that it has started
+                    await anyio.sleep(0.01)
             await anyio.wait_all_tasks_blocked()
             if loaded:
                 await daemon._loading.wait()

@@ -1049,16 +1049,21 @@ async def test_a_page_of_a_moment_ago_is_compared_where_its_records_have_changed
         assert await rig.events() == ["a updated 1"]
 
 
+async def change_aside(rig: Rig, folder: Path, column: str) -> None:
+    """Pass until the pages of a list are known, and let another program change its records."""
+    rig.source.put("a")
+    for _ in range(3):
+        await rig.read_whole(after=300)
+    with closing(sqlite3.connect(folder / "dockbell.db")) as connection, connection:
+        connection.execute(f"UPDATE records SET {column} = zeroblob(16)")  # noqa: S608  # the name of a column
+
+
 async def test_what_another_program_writes_to_the_store_is_found_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known_pages, "PROBED", 1)
     async with open_stock(tmp_path, key="/id") as rig:
-        rig.source.put("a")
-        for _ in range(3):
-            await rig.read_whole(after=300)
-        with closing(sqlite3.connect(tmp_path / "dockbell.db")) as connection, connection:
-            connection.execute("UPDATE records SET raw_hash = zeroblob(16)")
+        await change_aside(rig, tmp_path, "raw_hash")
         await rig.read_whole(after=300)
         monkeypatch.undo()
         told = [str(fact) for fact in rig.ear.facts if isinstance(fact, StoreWrittenAside)]
@@ -1072,11 +1077,7 @@ async def test_what_another_program_writes_to_the_store_is_found_and_said(
 
 async def test_what_another_program_writes_to_a_digest_is_found_at_the_end_of_a_pass(tmp_path: Path) -> None:
     async with open_stock(tmp_path, key="/id") as rig:
-        rig.source.put("a")
-        for _ in range(3):
-            await rig.read_whole(after=300)
-        with closing(sqlite3.connect(tmp_path / "dockbell.db")) as connection, connection:
-            connection.execute("UPDATE records SET fingerprint = zeroblob(16)")
+        await change_aside(rig, tmp_path, "fingerprint")
         for _ in range(known_pages.PROBED):
             await rig.read_whole(after=300)
         assert len([fact for fact in rig.ear.facts if isinstance(fact, StoreWrittenAside)]) == 1

@@ -143,6 +143,12 @@ def test_a_look_is_relied_on_while_the_same_rows_were_seen() -> None:
     assert last.find(0, see(1, 2)) is None
 
 
+def test_a_tombstone_that_was_seen_does_not_stand_for_a_record_that_was_not() -> None:
+    last = LastPass()
+    assert last.take(last.begin_look(), 0, see(1, 2, 3, last_row=3), NOTHING)  # two are there, and a tombstone
+    assert last.find(0, see(1, 3, last_row=3)) is None
+
+
 def test_a_pass_that_missed_records_is_not_relied_on() -> None:
     last = LastPass()
     assert last.take(last.begin_look(), 0, see(1, 2), Absentees([(3, None, 0)], "0" * 32, 2))

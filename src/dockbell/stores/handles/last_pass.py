@@ -35,7 +35,7 @@ class LastPass:
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Commit a page: meanwhile nobody knows whether a look at the store shows it."""
+        """Count a page as under way while it is committed: a look at the store may show it or not."""
         self._under_way += 1
         self._begun += 1
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-CONNECT, CONNACK, PUBLISH, PUBACK, PUBREL, DISCONNECT = 1, 2, 3, 4, 6, 14
+CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, DISCONNECT = 1, 2, 3, 4, 5, 6, 14
 SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP = 8, 9, 10, 11, 12, 13
 V3: Final = 4
 V5: Final = 5

@@ -21,6 +21,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from dockbell.core.model import Outcome, OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
 from dockbell.sinks.mqtt import MqttSettings, MqttSink, connecting
+from dockbell.sinks.mqtt import connection as connection_module
 from dockbell.sinks.mqtt.acknowledgements import FIRST_ID, Ack
 from dockbell.sinks.mqtt.connecting import Login, connect
 from dockbell.sinks.mqtt.connection import Connection, Ending
@@ -34,6 +35,7 @@ from tests.sinks.mqtt.handmade import (
     DISCONNECT,
     PINGREQ,
     PUBLISH,
+    PUBREC,
     PUBREL,
     SUBACK,
     SUBSCRIBE,
@@ -270,15 +272,69 @@ async def test_silence_may_be_due_to_the_version(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_goodbye_is_an_end_of_ours_whatever_is_in_flight() -> None:
-    async with (
-        scripted(lambda kind, _: connack() if kind == CONNECT else b"") as script,
-        dialled(script.login) as (connection, _),
-    ):
+    script = Script(lambda kind, _: connack() if kind == CONNECT else b"", hangs_up=True, hangs_up_on=DISCONNECT)
+    async with scripted(script), dialled(script.login) as (connection, _):
         connection.publish(Publication("t", b"x"))
-        connection.disconnect()
+        await connection.disconnect()
         assert (connection.lost, connection.ending) == ("closed", Ending.OURS)
-        await until(lambda: len(script.kinds) == len((CONNECT, PUBLISH, DISCONNECT)))
     assert script.kinds == [CONNECT, PUBLISH, DISCONNECT]
+
+
+@asynccontextmanager
+async def dialled_slow_reader() -> AsyncIterator[tuple[Connection, asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Connect to a broker whose packets the test reads and writes; the network holds little."""
+    accepted: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_packet(reader)
+        writer.write(connack())
+        await accepted.put((reader, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=10_000)
+    login = Login("127.0.0.1", server.sockets[0].getsockname()[1], "test", timedelta(seconds=30))
+    async with dialled(login) as (connection, _):
+        reader, writer = await accepted.get()
+        try:
+            yield connection, reader, writer
+        finally:
+            writer.close()
+            server.close()
+
+
+async def test_a_goodbye_comes_after_all_that_waits_though_the_network_takes_it_slowly_and_answers_come() -> None:
+    async with dialled_slow_reader() as (connection, reader, writer), anyio.create_task_group() as tasks:
+        for _ in range(100):
+            connection.publish(Publication("t", b"x" * 100_000))
+        tasks.start_soon(connection.disconnect)
+        for number in range(100):
+            kind, _, body = await read_packet(reader)
+            assert (kind, len(body)) == (PUBLISH, 100_000 + 6)
+            writer.write(puback(FIRST_ID + number))
+            await writer.drain()
+        assert (await read_packet(reader))[0] == DISCONNECT
+        assert connection._socket.is_open
+        writer.close()
+    assert not connection._socket.is_open
+    assert len(connection.take_acks()) == 100
+
+
+async def test_nothing_follows_a_goodbye() -> None:
+    async with dialled_slow_reader() as (connection, reader, writer), anyio.create_task_group() as tasks:
+        connection.publish(Publication("t", b"x", qos=2))
+        tasks.start_soon(connection.disconnect)
+        assert [(await read_packet(reader))[0] for _ in range(2)] == [PUBLISH, DISCONNECT]
+        writer.write(packet(PUBREC, struct.pack("!H", FIRST_ID)))
+        writer.write_eof()
+        assert await reader.read() == b""
+
+
+async def test_a_broker_that_does_not_close_after_a_goodbye_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_LEAVE_LIMIT", timedelta(milliseconds=50))
+    async with dialled_slow_reader() as (connection, reader, _):
+        await connection.disconnect()
+        assert not connection._socket.is_open
+        assert (await read_packet(reader))[0] == DISCONNECT
+        assert await reader.read() == b""
 
 
 async def test_in_3_1_1_nothing_has_properties_and_no_puback_a_reason() -> None:

@@ -148,7 +148,7 @@ async def test_a_goodbye_comes_after_all_that_waits(tmp_path: Path, count: int) 
         connection = await connect(login, lambda: None)
         for number in range(count):
             connection.publish(Publication(f"t/{number}", b"x" * 60_000))
-        connection.disconnect()
+        await connection.disconnect()
         await subscriber.until(lambda received: len(received) == count)
         with Subscriber(broker, "t/0") as last:  # the broker has taken in by now that the connection is gone
             assert last.received == []

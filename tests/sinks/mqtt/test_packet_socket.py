@@ -175,9 +175,12 @@ def test_what_is_sent_waits_and_goes_out_together(pair: Pair) -> None:
     assert pair.far.recv(len("one two"), socket.MSG_WAITALL) == b"one two"
 
 
-def test_what_was_sent_last_goes_out_before_the_end(pair: Pair) -> None:
+def test_what_was_sent_last_can_go_out_after_paho_has_closed(pair: Pair) -> None:
     pair.socket.send(b"goodbye")
-    pair.socket.is_leaving = True
+    pair.socket.outlives_paho = True
+    pair.socket.close()
+    pair.socket.flush()
+    pair.socket.outlives_paho = False
     pair.socket.close()
     assert pair.far.recv(100, socket.MSG_WAITALL) == b"goodbye"
     assert not pair.socket.is_open

@@ -103,7 +103,7 @@ class MqttSink:
             connection = await self._negotiation.connect(login, lambda: None)
         except SinkError as error:
             raise type(error)(f"{self._place}: {error}") from error
-        connection.disconnect()
+        await connection.disconnect()
         return self._describe(connection)
 
     async def _take(self, deliveries: Deliveries, settle: Settle, flow: Flow) -> None:
@@ -197,7 +197,7 @@ class MqttSink:
                 flow.publish_status(replace(self._discovery, retain=connection.retains))
             await self._use(connection, flow, is_renewed=is_renewed)
             if not connection.lost and not flow.is_done:
-                connection.disconnect()  # with DISCONNECT, so that the broker does not publish the will
+                await connection.disconnect()  # with DISCONNECT, so that the broker does not publish the will
                 return None
             if not connection.lost:
                 await self._publish_goodbye(connection, flow)
@@ -234,7 +234,7 @@ class MqttSink:
                 flow.publish_status(await self._retained_repair.write())
             flow.publish_status(self._status(online=False, at=datetime.now(UTC), retain=connection.retains))
             await flow.run_on(connection)
-            connection.disconnect()
+            await connection.disconnect()
 
     def _make_login(self, will: Publication | None = None) -> Login:
         settings, url, trust = self._settings, urlsplit(self._settings.url), None

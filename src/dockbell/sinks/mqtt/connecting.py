@@ -201,7 +201,7 @@ class Negotiation:
         connection = await _connect_3(login, wake, refusal)
         if isinstance(refusal, VersionUnclear) and not refusal.is_answered:
             # It may have hung or been stopping, and this connection would last for weeks without reason codes.
-            connection.disconnect()
+            await connection.disconnect()
             try:
                 return await self._connect_5(login, wake)
             except (VersionRefused, VersionUnclear) as second:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
+import anyio
 from paho.mqtt import client as paho
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
@@ -37,6 +38,7 @@ from dockbell.sinks.mqtt.packets import (
 )
 
 _TICK: Final = timedelta(seconds=1)
+_LEAVE_LIMIT: Final = timedelta(seconds=2)
 _LAST_READINGS: Final = 100
 """How often a lost connection is read from once more; each time up to 64 KiB."""
 _MOST_GIVEN_UP: Final = 1000
@@ -75,6 +77,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._begun_at = self._loop.time()
         self._lost_at = 0.0
+        self._cut = asyncio.Event()  # the other side has closed, or the network is gone
         self._greeted = asyncio.Event()
         self._refusal: SinkError | None = None
         self._acknowledgements = Acknowledgements(self._loop.time)
@@ -186,20 +189,33 @@ class Connection:
             self._client.unsubscribe(topic)
             self._flush_soon()
 
-    def disconnect(self) -> None:
-        """Send DISCONNECT, so that the broker discards the will, and close."""
+    async def disconnect(self) -> None:
+        """Send what waits, then DISCONNECT, so that the broker discards the will; close once the broker has closed.
+
+        If this side closed first, an acknowledgement that comes later would make the kernel reset the connection, and
+        the broker would not read the DISCONNECT. A broker should close at a DISCONNECT (MQTT 5.0, 3.14.4); this side
+        closes after 2 seconds at the latest.
+        """
         self._lose("closed")  # before paho tells of an end that it does not know to be ours
-        self._socket.is_leaving = True
-        self._client.disconnect()
-        self.close()
+        self._ticker.cancel()
+        try:
+            if self._client.socket() is not None:
+                self._client.on_socket_close = None
+                self._socket.outlives_paho = True
+                self._client.disconnect()
+                self._flush_soon()
+                with anyio.move_on_after(_LEAVE_LIMIT.total_seconds()):
+                    await self._cut.wait()
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Close at once; unless :meth:`disconnect` did, the broker publishes the will."""
         self._ticker.cancel()
-        if self._client.socket() is not None:
-            self._on_socket_close()
-            self._client.on_socket_close = None
-            self._socket.close()
+        self._client.on_socket_close = None
+        self._on_socket_close()
+        self._socket.outlives_paho = False
+        self._socket.close()
         self._lose("closed")
 
     # Called by the event loop.
@@ -214,9 +230,11 @@ class Connection:
         for part in self._socket.receive():
             if isinstance(part, Answer):
                 self._is_heard = True
-                if self._acknowledgements.take_in(part):
+                if self._acknowledgements.take_in(part) and not self.lost:  # nothing may follow a DISCONNECT
                     self._socket.send(encode_pubrel(part.packet_id))
             else:
+                if not part:
+                    self._cut.set()
                 self._socket.give_paho(part)
                 self._let_paho_read()
             if not self._socket.is_open:

@@ -11,7 +11,6 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Final, Protocol
 
 from paho.mqtt import client as paho
@@ -56,7 +55,7 @@ class PacketSocket:
         )
         self._options.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._is_web = self._options is not transport
-        self.is_leaving = False  # a DISCONNECT comes last, after which paho closes at once
+        self.outlives_paho = False  # paho closes as soon as DISCONNECT waits; the connection closes later
         self._unsent = bytearray()
         self._is_in_frame = False  # a part of a WebSocket's frame is sent
         self._must_read = False  # TLS sends nothing before it has read something
@@ -79,11 +78,10 @@ class PacketSocket:
         return len(data)
 
     def close(self) -> None:
-        if self.is_leaving:
-            self._send_last()
-        self._unsent.clear()
-        self._transport.close()
-        self._options.close()
+        if not self.outlives_paho:
+            self._unsent.clear()
+            self._transport.close()
+            self._options.close()
 
     def fileno(self) -> int:
         return self._transport.fileno()
@@ -145,12 +143,6 @@ class PacketSocket:
             sent = self._transport.send(self._unsent[:_FRAME_MOST])  # 0 where a part went out
             del self._unsent[:sent]
             self._is_in_frame = not sent
-
-    def _send_last(self) -> None:
-        with suppress(OSError):
-            left = -1
-            while self._unsent and left != (left := len(self._unsent)):
-                self.flush()
 
     def receive(self) -> list[Answer | bytes]:
         """Read what has come; return in its order the answers to publications, and what is for paho to read.

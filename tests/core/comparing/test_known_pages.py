@@ -46,8 +46,18 @@ def find_rows(pages: KnownPages, *rows: int) -> Sequence[int] | None:
     return None if known is None else known.seen
 
 
+def known_records(lookup: Lookup) -> Mapping[bytes, tuple[str, int, int | None]]:
+    """Return what is known of a page: key, row and timestamp of records, by the hashes of their texts."""
+    known = lookup.known()
+    if known is None:
+        return {}
+    assert list(known.others) == sorted(known.others)
+    texts = [text for place, text in enumerate(lookup.shown) if place not in known.others]
+    return dict(zip(texts, zip(known.keys, known.rows, known.dates, strict=True), strict=True))
+
+
 def known_rows(lookup: Lookup) -> Mapping[bytes, int]:
-    return {text: known.row for text, known in lookup.known().items()}
+    return {text: row for text, (_, row, _) in known_records(lookup).items()}
 
 
 @given(ROWS)
@@ -70,8 +80,8 @@ def test_of_a_page_that_shows_changes_the_other_records_are_known(rows: list[int
     learn(pages, *rows)
     lookup = look(pages, *rows, changed=changed)
     resembles = not {rows[0], rows[-1]} <= changed  # else it cannot be found
-    known = {text_of(row): (f"k{row}", row, date_of(row)) for row in rows} if resembles and changed else {}
-    assert lookup.known() == known
+    known = {text_of(row): (f"k{row}", row, date_of(row)) for row in rows if row not in changed}
+    assert known_records(lookup) == (known if resembles and changed else {})
     assert (lookup.page_diff is None) == bool(changed)
     page_diff = shows(*rows, but=changed)
     page_diff.notes += [Note(f"k{row}", Finding.UPDATED) for row in changed]
@@ -155,9 +165,9 @@ def test_what_was_looked_up_before_something_was_written_is_not_known(write: Cal
     pages = KnownPages()
     learn(pages, 1, 2)
     lookup = look(pages, 1, 2, changed=[2])
-    assert known_rows(lookup) == {text_of(1): 1, text_of(2): 2}
+    assert known_rows(lookup) == {text_of(1): 1}
     write(pages)
-    assert lookup.known() == {}
+    assert lookup.known() is None
 
 
 def test_what_a_whole_pass_did_not_show_is_forgotten() -> None:
@@ -224,7 +234,7 @@ def test_a_page_that_changes_each_time_is_looked_up_now_and_then_too() -> None:
     learn(pages, 1, 2)
     for _ in range(PROBED):
         lookup = look(pages, 1, 2, changed=[2])
-        if not lookup.known():
+        if lookup.known() is None:
             break
         page_diff = shows(1, 2, but=[2])
         page_diff.notes.append(Note("k2", Finding.UPDATED))
@@ -249,7 +259,7 @@ def test_where_something_else_has_written_to_the_store_nothing_is_known_any_more
     learn(pages, 1, 2)
     learn(pages, 3)
     lookup = look(pages, 1, 2, changed=changed)
-    assert (lookup.page_diff, lookup.known()) == (None, {})
+    assert (lookup.page_diff, lookup.known()) == (None, None)
     if not found.is_idle:
         pages.forget([1])
     assert not pages.take(lookup, found)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
-from dockbell.core.comparing.page_diff import Collision, Known, PageDiff, Snapshots, Stored
+from dockbell.core.comparing.page_diff import Collision, KnownRecords, PageDiff, Snapshots, Stored
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.comparing.record_rules import RecordIdentity
 from dockbell.core.model import ClockSource, Feed, Page, Via
@@ -50,9 +50,7 @@ def make_page(raws: Sequence[bytes]) -> Page:
     return Page(tuple(raws), None, "shipments", NOON, ClockSource.DATE, NOON, NOON)
 
 
-def compare(
-    page: Page, context: ReadContext, stored: Snapshots, known: Mapping[bytes, Known] | None = None
-) -> PageDiff | str:
+def compare(page: Page, context: ReadContext, stored: Snapshots, known: KnownRecords | None = None) -> PageDiff | str:
     try:
         return DETECTOR.detect(page, context, stored, known)
     except Collision as error:
@@ -93,12 +91,9 @@ def test_a_page_comes_to_the_same_whether_what_is_as_stored_is_known_or_looked_u
         read_one(stored, raw)
     for key in data.draw(st.sets(st.sampled_from([*stored.rows])) if stored.rows else st.just(set())):
         stored.change(key, missed=True)
-    as_stored = {
-        each.raw_hash: Known(key, each.row, each.modified) for key, each in stored.rows.items() if not each.missed
-    }
     page = make_page(records)
     looked_up = compare(page, context, stored)
-    known = compare(page, context, stored, as_stored)
+    known = compare(page, context, stored, find_known(page, stored))
     if isinstance(looked_up, str) or isinstance(known, str):
         assert known == looked_up
         return
@@ -106,6 +101,18 @@ def test_a_page_comes_to_the_same_whether_what_is_as_stored_is_known_or_looked_u
     for page_diff in (known, looked_up):
         page_diff.seen.sort()
     assert known == looked_up
+
+
+def find_known(page: Page, stored: StoredRecords) -> KnownRecords:
+    """Return which records of a page are stored as it shows them, and not missed."""
+    as_stored = {each.raw_hash: (key, each.row, each.modified) for key, each in stored.rows.items() if not each.missed}
+    records = [as_stored[raw_hash] for raw_hash in page.hashes if raw_hash in as_stored]
+    return KnownRecords(
+        others=[place for place, raw_hash in enumerate(page.hashes) if raw_hash not in as_stored],
+        keys=[key for key, _, _ in records],
+        rows=[row for _, row, _ in records],
+        dates=[date for _, _, date in records],
+    )
 
 
 def read_one(stored: StoredRecords, raw: bytes) -> None:
@@ -123,9 +130,8 @@ def test_what_is_known_is_not_looked_up() -> None:
             asked.extend(hashes)
             return super().find(hashes, bad)
 
-    known = {each.raw_hash: Known(key, each.row, each.modified) for key, each in stored.rows.items()}
     page = make_page([*raws[:100], b'{"id":"100","quantity":2}', *raws[101:]])
-    page_diff = DETECTOR.detect(page, CONTEXTS[1], Asked(stored.rows, stored.kept), known)
+    page_diff = DETECTOR.detect(page, CONTEXTS[1], Asked(stored.rows, stored.kept), find_known(page, stored))
     assert asked == ["100"]
     assert [change.key.text for change in page_diff.changes] == ["100"]
     assert sorted(page_diff.seen) == list(range(1, 201))

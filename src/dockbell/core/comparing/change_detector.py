@@ -7,7 +7,7 @@ are in :mod:`~dockbell.core.comparing.silence_rules`. Whether an absent record i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.deletion_rules import delete
 from dockbell.core.comparing.page_comparison import PageComparison
-from dockbell.core.comparing.page_diff import Known, PageDiff, Pending, Snapshots
+from dockbell.core.comparing.page_diff import KnownRecords, PageDiff, Pending, Snapshots
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.comparing.record_rules import DetailMembers, RecordIdentity, RecordRules
 from dockbell.core.diff import diff
@@ -85,11 +85,11 @@ class ChangeDetector:
         return self._rules.canon.fingerprint(self._rules.detail.take_list_part(decode(body), ()))
 
     def detect(
-        self, page: Page, context: ReadContext, snapshots: Snapshots, known: Mapping[bytes, Known] | None = None
+        self, page: Page, context: ReadContext, snapshots: Snapshots, known: KnownRecords | None = None
     ) -> PageDiff:
         """Return what a page comes to; raises :class:`Collision` as :meth:`PageComparison.run` does.
 
-        ``known`` are records that are stored as they are shown, by the hashes of their texts; they are not looked up.
+        ``known`` records are not looked up.
         """
         return PageComparison(self._rules, page, context, snapshots, known).run()
 

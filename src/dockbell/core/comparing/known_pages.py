@@ -10,14 +10,13 @@ from __future__ import annotations
 import random
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import repeat
-from typing import Any, Final
+from dataclasses import dataclass
+from itertools import count, repeat
+from typing import Final
 
-from dockbell.core.comparing.page_diff import Known, PageDiff
+from dockbell.core.comparing.page_diff import KnownRecords, PageDiff
 from dockbell.core.model import DIGEST_SIZE
 
 BYTES_MOST: Final = 6 * 1024 * 1024
@@ -36,8 +35,6 @@ _RECORD_BYTES: Final = 2 * _ROW_BYTES + DIGEST_SIZE  # of its row and date, and 
 _PAGE_BYTES: Final = 768  # of what stands around them
 _ROWS_FEW: Final = 20  # so many are found faster one by one than by a set of all
 _SEPARATOR: Final = "\0"  # no key string holds this character
-_KNOWN: Final[Callable[[Any], Known]] = partial(tuple.__new__, Known)
-"""As ``Known._make``, in a third of the time."""
 
 
 @dataclass(slots=True)
@@ -80,18 +77,28 @@ class _Page:
 
     def to_page_diff(self) -> PageDiff:
         """Return what the page comes to if all of it is known."""
-        dates = (None if date == _UNDATED else date for date in self.dates)
-        return PageDiff(seen=self.rows.tolist(), dates=dict(zip(self.keys.split(_SEPARATOR), dates, strict=True)))
+        keys = self.keys.split(_SEPARATOR)
+        return PageDiff(seen=self.rows.tolist(), dates=dict(zip(keys, self._list_dates(), strict=True)))
 
-    def known(self) -> dict[bytes, Known]:
-        """Return the records that are known, by the hashes of their texts."""
+    def recognise(self, shown: Sequence[bytes]) -> KnownRecords:
+        """Return which records of a page that resembles it are known, by the hashes of their texts."""
         hashes = bytes(self.hashes)
         texts = [hashes[place : place + DIGEST_SIZE] for place in range(0, len(hashes), DIGEST_SIZE)]
-        dates = [None if date == _UNDATED else date for date in self.dates]
-        records = map(_KNOWN, zip(self.keys.split(_SEPARATOR), self.rows, dates, strict=True))
-        known = dict(zip(texts, records, strict=True))
-        known.pop(_NO_HASH, None)
-        return known
+        place_of = dict(zip(texts, count()))
+        place_of.pop(_NO_HASH, None)
+        places = [*map(place_of.get, shown)]
+        known = [place for place in places if place is not None]
+        keys, dates = self.keys.split(_SEPARATOR), self._list_dates()
+        return KnownRecords(
+            others=[place for place, old in enumerate(places) if old is None],
+            keys=[*map(keys.__getitem__, known)],
+            rows=[*map(self.rows.__getitem__, known)],
+            dates=[*map(dates.__getitem__, known)],
+        )
+
+    def _list_dates(self) -> Sequence[int | None]:
+        dates = self.dates.tolist()
+        return [None if date == _UNDATED else date for date in dates] if _UNDATED in dates else dates
 
     def _find(self, rows: AbstractSet[int]) -> Collection[int]:
         """Return which of some rows it shows; few are looked for one by one, which takes less time."""
@@ -111,7 +118,7 @@ class Lookup:
         version: That of the known pages when the page came.
         page_diff: What the page comes to, if all of it is known; None where it must be compared.
         page: The page that it resembles; None where there is none, or where it is the same.
-        records: Those of that page which are known, by the hashes of their texts.
+        records: Its records that are known by that page.
         is_probe: All is to be looked up in the store, to be sure.
     """
 
@@ -120,23 +127,23 @@ class Lookup:
     version: int
     page_diff: PageDiff | None = None
     page: _Page | None = None
-    records: Mapping[bytes, Known] = field(default_factory=dict)
+    records: KnownRecords | None = None
     is_probe: bool = False
 
-    def known(self) -> Mapping[bytes, Known]:
+    def known(self) -> KnownRecords | None:
         """Return the records that need no look into the store, at the time of the comparison.
 
         What this process writes to a record changes the version before. What it does not know of, a purge or a process
         that takes the feed over, is as if it came after the comparison.
         """
-        return {} if self.is_probe or self.pages.version != self.version else self.records
+        return None if self.is_probe or self.pages.version != self.version else self.records
 
     def is_contradicted(self, page_diff: PageDiff) -> bool:
         """Return whether a page that was compared shows that the store held something else than what was known."""
-        if not self.is_probe or not self.is_sound(page_diff):
+        known, rows, dates = self.records, page_diff.as_stored, page_diff.dates
+        if not self.is_probe or known is None or not self.is_sound(page_diff):
             return False
-        records = [self.records[each] for each in self.shown if each in self.records]
-        rows, dates = page_diff.as_stored, page_diff.dates
+        records = zip(known.keys, known.rows, known.dates, strict=True)
         return any((rows.get(key), dates.get(key)) != (row, date) for key, row, date in records)
 
     def is_sound(self, page_diff: PageDiff) -> bool:
@@ -144,11 +151,12 @@ class Lookup:
         return len(page_diff.dates) == len(self.shown) and not page_diff.bad
 
 
-def _join(shown: Sequence[bytes], known: Mapping[bytes, Known]) -> PageDiff | None:
+def _join(known: KnownRecords) -> PageDiff | None:
     """Return what a page comes to of whose records each is known; None where one is not, or stands there twice."""
-    records = [known[each] for each in shown if each in known]
-    dates = {key: date for key, _, date in records}
-    return PageDiff(seen=[row for _, row, _ in records], dates=dates) if len(dates) == len(shown) else None
+    if known.others:
+        return None
+    dates = dict(zip(known.keys, known.dates, strict=True))
+    return PageDiff(seen=[*known.rows], dates=dates) if len(dates) == len(known.keys) else None
 
 
 class KnownPages:
@@ -181,8 +189,8 @@ class KnownPages:
             page.probed_in -= 1
             if page.hashes == b"".join(shown):  # nearly always
                 return Lookup(self, shown, self.version, page.to_page_diff())
-        records = page.known()
-        page_diff = None if is_probe else _join(shown, records)
+        records = page.recognise(shown)
+        page_diff = None if is_probe else _join(records)
         return Lookup(self, shown, self.version, page_diff, page, records, is_probe)
 
     def take(self, lookup: Lookup, page_diff: PageDiff) -> bool:
@@ -242,12 +250,13 @@ class KnownPages:
         shown, old = lookup.shown, lookup.page
         rows = array("Q", map(page_diff.as_stored.get, page_diff.dates, repeat(0)))
         ordered = array("Q", sorted(page_diff.as_stored.values()))
+        hashes = [each if row else _NO_HASH for each, row in zip(shown, rows, strict=True)]
         page = _Page(
             (shown[0], shown[-1]),
             _SEPARATOR.join(page_diff.dates),
             rows,
             array("q", [_UNDATED if date is None else date for date in page_diff.dates.values()]),
-            bytearray(b"".join([each if row else _NO_HASH for each, row in zip(shown, rows, strict=True)])),
+            bytearray(b"".join(hashes)),
             rows if ordered == rows else ordered,
             ordered[0],
             ordered[-1],

@@ -10,9 +10,10 @@ A record without a usable key, one that cannot be read, and two different record
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from dockbell.core.comparing.page_diff import (
     Collision,
     Finding,
     Hold,
-    Known,
+    KnownRecords,
     Note,
     PageDiff,
     Snapshots,
@@ -55,10 +56,7 @@ _DOUBLED_SHARE: Final = 0.25
 
 
 class PageComparison:
-    """One page on its way from raw records to a diff; used once.
-
-    ``known`` are records that are stored as they are shown, by the hashes of their texts; they are not looked up.
-    """
+    """One page on its way from raw records to a diff; used once. ``known`` records are not looked up."""
 
     def __init__(
         self,
@@ -66,13 +64,13 @@ class PageComparison:
         page: Page,
         context: ReadContext,
         snapshots: Snapshots,
-        known: Mapping[bytes, Known] | None = None,
+        known: KnownRecords | None = None,
     ) -> None:
         self._rules = rules
         self._page = page
         self._context = context
         self._snapshots = snapshots
-        self._known = known or {}
+        self._known = known
         self._result = PageDiff()
 
     def run(self) -> PageDiff:
@@ -94,13 +92,11 @@ class PageComparison:
     def _identify(self) -> dict[str, Sighting]:
         """Return the records that are not known, by their keys, and list those that go into quarantine."""
         page, identity, canon = self._page, self._rules.identity, self._rules.canon
-        if self._known:
-            places = [place for place, raw_hash in enumerate(page.hashes) if raw_hash not in self._known]
-            sightings, bad = _identify_records(page, places, identity, canon)
-            known_keys = {each.key for each in map(self._known.get, page.hashes) if each is not None}
-            if not bad and len(known_keys | sightings.keys()) == len(page.records):
+        if self._known is not None:
+            sightings, bad = _identify_records(page, self._known.others, identity, canon)
+            if not bad and len({*self._known.keys, *sightings}) == len(page.records):
                 return sightings
-            self._known = {}  # a record has no key of its own: what it is depends on the others
+            self._known = None  # a record has no key of its own: what it is depends on the others
         sightings, self._result.bad = _identify_records(page, range(len(page.records)), identity, canon)
         return sightings
 
@@ -191,23 +187,24 @@ class PageComparison:
     def _list_dates(
         self, sightings: Mapping[str, Sighting], stored: Mapping[str, Stored], candidates: Sequence[Candidate]
     ) -> None:
-        dates: dict[str, int | None] = dict.fromkeys(sightings) if not self._known else self._take_known(sightings)
+        dates: dict[str, int | None] = dict.fromkeys(sightings)
+        if self._known is not None:
+            dates = self._take_known(self._known, sightings)
         dates.update(zip(stored, map(_MODIFIED, stored.values()), strict=True))
         dates.update(map(_KEY_AND_MODIFIED, self._result.writes))
         dates.update((each.key.text, micros(each.modified)) for each in candidates)
         self._result.dates = dates
 
-    def _take_known(self, sightings: Mapping[str, Sighting]) -> dict[str, int | None]:
+    def _take_known(self, known: KnownRecords, others: Iterable[str]) -> dict[str, int | None]:
         """List the records that are known; return the dates of all, in the order of the page, where they are known."""
-        others = iter(sightings)
+        self._result.seen += known.rows
+        self._result.as_stored.update(zip(known.keys, known.rows, strict=True))
         dates: dict[str, int | None] = {}
-        for record in map(self._known.get, self._page.hashes):
-            if record is None:
-                dates[next(others)] = None
-            else:
-                key, row, dates[key] = record
-                self._result.seen.append(row)
-                self._result.as_stored[key] = row
+        records = zip(known.keys, known.dates, strict=True)
+        for place, key in zip(known.others, others, strict=True):
+            dates.update(islice(records, place - len(dates)))
+            dates[key] = None
+        dates.update(records)
         return dates
 
     def _sort_out(self, candidates: Sequence[Candidate]) -> list[Candidate]:

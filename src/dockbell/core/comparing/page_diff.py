@@ -52,12 +52,13 @@ class Stored(NamedTuple):
         return len(self.raw_hash) < DIGEST_SIZE
 
 
-class Known(NamedTuple):
-    """A record that is stored as the page shows it, byte for byte, and about which nothing is to be done."""
+class KnownRecords(NamedTuple):
+    """The records of a page that are stored as it shows them, byte for byte, and about which nothing is to be done."""
 
-    key: str
-    row: int
-    modified: int | None  # its own timestamp in µs since 1970
+    others: Sequence[int]  # the places of all other records on the page, in ascending order
+    keys: Sequence[str]  # those of the known records, in the order of the page, as the following
+    rows: Sequence[int]
+    dates: Sequence[int | None]  # their own timestamps in µs since 1970
 
 
 class Snapshots(Protocol):

@@ -167,8 +167,7 @@ class Signal:
         if run.kind is not RunKind.POLL or run.since is None:
             return
         if page.next_cursor is None:
-            for judged in self._movements.read(run.summary.asked_at or page.asked_at, run.since):
-                self._take_judged(judged)
+            self._take_judged(self._movements.read(run.summary.asked_at or page.asked_at, run.since))
         if self.state.asks and self._expansion.is_configured:
             self._queue_embedded(self._expansion.embed(page))
         elif self.state.asks:
@@ -176,14 +175,21 @@ class Signal:
             if self._expansion.is_due:
                 self._came.ring()
 
-    def _take_judged(self, judged: Judged) -> None:
-        now, is_moved = self._target.clocks.now(), any(judged.moved.values())
+    def _take_judged(self, records: Sequence[Judged]) -> None:
         if self.state.phase is Phase.MEASURING:
-            self._become(self.state.measure(judged))
-        elif self.state.phase is Phase.TRYING and judged.is_changed and not self._is_configured:
+            self._become(self.state.measure(records))
+            return
+        for judged in records:
+            if judged.is_changed:
+                self._count_change(judged)
+
+    def _count_change(self, judged: Judged) -> None:
+        """Count a change that the target's own list showed: the signal, which is tried or used, did not show it."""
+        now, is_moved = self._target.clocks.now(), any(judged.moved.values())
+        if self.state.phase is Phase.TRYING and not self._is_configured:
             reason = f"{self.pair.carrier} embed {self.pair.target} no sooner than their own list shows them"
             self._become(self.state.take_late(reason, now))
-        elif self.state.phase is Phase.USED and judged.is_changed:
+        elif self.state.phase is Phase.USED:
             if not is_moved:
                 self._target.workload.end_lead(now)
             elif not judged.is_ahead:  # with more polls the signal would have shown it first

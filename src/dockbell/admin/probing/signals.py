@@ -72,9 +72,7 @@ def find_signal(
     common = [text for text in before if text in after]
     for text in sorted(common, key=lambda text: not is_changed(before[text], after[text])):  # the changed ones first
         movements.expect(after[text], since, until, is_changed=is_changed(before[text], after[text]))
-    state = SignalState()
-    for judged in movements.read(until + _BEYOND, since):
-        state = state.measure(judged)
+    state = SignalState().measure(movements.read(until + _BEYOND, since))
     equal = differing = 0
     for carrier in carriers:
         for record in _list_embedded(carrier):

@@ -8,7 +8,7 @@ their own list shows them. Then they are used, until one contradicts the list.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import sqrt
@@ -112,12 +112,13 @@ class SignalState(msgspec.Struct, frozen=True):
         """Whether the carrier's polls ask for embedded records."""
         return self.phase in (Phase.TRYING, Phase.USED)
 
-    def measure(self, judged: Judged) -> SignalState:
-        """Return what is known after a record was judged; where all speaks for it, embedded records are tried next."""
+    def measure(self, records: Iterable[Judged]) -> SignalState:
+        """Return what is known after records were judged; where all speaks for it, embedded records are tried next."""
         evidence = dict(self.evidence)
-        for link, is_moved in judged.moved.items():
-            known = evidence.get(link, Evidence()).add(is_changed=judged.is_changed, is_moved=is_moved)
-            evidence[link] = known.fade()
+        for judged in records:
+            for link, is_moved in judged.moved.items():
+                known = evidence.get(link, Evidence()).add(is_changed=judged.is_changed, is_moved=is_moved)
+                evidence[link] = known.fade()
         state = replace(self, evidence=evidence)
         return state.try_out() if state.phase is Phase.MEASURING and state.best.holds else state
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,8 @@ from dockbell.core.document import encode
 from dockbell.core.model import JSON
 
 Operation: TypeAlias = dict[str, JSON]
+
+_WRITTEN_ONE_WAY: Final = frozenset({str, int, bool, type(None)})
 
 
 def diff(before: JSON, after: JSON) -> list[Operation]:
@@ -36,8 +38,8 @@ def touched(patch: Iterable[Mapping[str, JSON]]) -> list[str]:
 
 
 def _is_same(one: JSON, other: JSON) -> bool:
-    # Whatever differs for Python differs; of what does not, only numbers and booleans need a second look.
-    return bool(one == other) and (type(one) is str or encode(one) == encode(other))
+    # Whatever differs for Python differs; what does not, and is of one such type, is written alike.
+    return bool(one == other) and (type(one) is type(other) in _WRITTEN_ONE_WAY or encode(one) == encode(other))
 
 
 def _compare(before: JSON, after: JSON, path: str) -> Iterator[Operation]:

@@ -188,14 +188,16 @@ class RunSummary:
         self.has_anchor = self.has_anchor or self.anchor in page_diff.dates
         answered = to_micros(page.answered_at)
         dates = [at for at in page_diff.dates.values() if at is not None]
-        ahead = [at for at in dates if answered < at <= answered + _PLANNED_MICROS]
-        self.ahead += len(ahead)
-        if ahead:
-            latest = from_micros(max(ahead))
-            self.latest_ahead = latest if self.latest_ahead is None else max(latest, self.latest_ahead)
         self._page_dates = dates if self.kind is not RunKind.PASS else []
         self._ticks.update(self._page_dates)
-        newest = max((at for at in dates if at <= answered), default=None)
+        newest = max(dates, default=None)
+        if newest is not None and newest > answered:
+            ahead = [at for at in dates if answered < at <= answered + _PLANNED_MICROS]
+            self.ahead += len(ahead)
+            if ahead:
+                latest = from_micros(max(ahead))
+                self.latest_ahead = latest if self.latest_ahead is None else max(latest, self.latest_ahead)
+            newest = max((at for at in dates if at <= answered), default=None)
         if newest is None:
             return
         self.lag = min(page.answered_at - from_micros(newest), timedelta.max if self.lag is None else self.lag)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dockbell.core.comparing import known_pages
 from dockbell.core.comparing.known_pages import BYTES_MOST, PROBED, KnownPages, Lookup
-from dockbell.core.comparing.page_diff import Bad, Finding, Note, PageDiff
+from dockbell.core.comparing.page_diff import Bad, Finding, Note, PageDiff, Write
 from dockbell.core.model import DIGEST_SIZE
 
 ROWS = st.lists(st.integers(1, 1 << 40), min_size=1, unique=True)
@@ -90,6 +90,36 @@ def test_of_a_page_that_shows_changes_the_other_records_are_known(rows: list[int
     assert pages.take(lookup, page_diff)
     again = look(pages, *rows, changed=changed)
     assert known_rows(again) == {text_of(row): row for row in rows if row not in changed and changed}
+
+
+def written(page_diff: PageDiff, *rows: int, raw_hash: bytes | None = None) -> PageDiff:
+    """Let a page come to changes of some of its rows."""
+    page_diff.writes += [
+        Write(row, f"k{row}", raw_hash or text_of(row, 1), b"content", date_of(row), 1, b"{}") for row in rows
+    ]
+    return page_diff
+
+
+@given(ROWS, st.data())
+def test_records_that_were_written_as_the_page_shows_them_are_known(rows: list[int], data: st.DataObject) -> None:
+    changed = data.draw(st.sets(st.sampled_from(rows), min_size=1))
+    pages = KnownPages()
+    learn(pages, *rows)
+    lookup = look(pages, *rows, changed=changed)
+    pages.forget(changed)
+    assert pages.take(lookup, written(shows(*rows, but=changed), *changed))
+    assert look(pages, *rows, changed=changed).page_diff == PageDiff(seen=rows, dates=shows(*rows).dates)
+
+
+def test_records_that_were_written_otherwise_than_the_page_shows_them_or_are_new_are_not_known() -> None:
+    pages = KnownPages()
+    page_diff = written(shows(1, 2, 3, but=[1, 2]), 1, raw_hash=b"mark")
+    page_diff.writes.append(Write(None, "k2", text_of(2), b"content", None, 0, b"{}"))
+    lookup = look(pages, 1, 2, 3)
+    pages.forget([1])
+    assert pages.take(lookup, page_diff)
+    again = look(pages, 1, 2, 3)
+    assert (again.page_diff, known_rows(again)) == (None, {text_of(3): 3})
 
 
 def test_a_page_with_a_record_that_has_no_key_of_its_own_or_without_stored_records_is_not_known() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import count, repeat
@@ -159,6 +159,14 @@ def _join(known: KnownRecords) -> PageDiff | None:
     return PageDiff(seen=[*known.rows], dates=dates) if len(dates) == len(known.keys) else None
 
 
+def _find_written(shown: Sequence[bytes], page_diff: PageDiff) -> dict[str, int]:
+    """Return the rows of the records that were written as the page shows them, by key, without new ones."""
+    if not page_diff.writes:
+        return {}
+    texts = dict(zip(page_diff.dates, shown, strict=True))
+    return {key: row for row, key, raw_hash, *_ in page_diff.writes if row is not None and raw_hash == texts[key]}
+
+
 class KnownPages:
     """The last pages of one feed, with the records that are known; they take ``most`` bytes at most.
 
@@ -207,8 +215,8 @@ class KnownPages:
             return False
         if lookup.page is not None:
             self._drop(lookup.page)
-        if page_diff.as_stored and lookup.is_sound(page_diff):
-            self._remember(lookup, page_diff)
+        if lookup.is_sound(page_diff) and (stored := page_diff.as_stored | _find_written(lookup.shown, page_diff)):
+            self._remember(lookup, page_diff, stored)
         return True
 
     def distrust(self) -> None:
@@ -246,10 +254,10 @@ class KnownPages:
             self._drop(page)
         self._runs += 1
 
-    def _remember(self, lookup: Lookup, page_diff: PageDiff) -> None:
+    def _remember(self, lookup: Lookup, page_diff: PageDiff, stored: Mapping[str, int]) -> None:
         shown, old = lookup.shown, lookup.page
-        rows = array("Q", map(page_diff.as_stored.get, page_diff.dates, repeat(0)))
-        ordered = array("Q", sorted(page_diff.as_stored.values()))
+        rows = array("Q", map(stored.get, page_diff.dates, repeat(0)))
+        ordered = array("Q", sorted(stored.values()))
         hashes = [each if row else _NO_HASH for each, row in zip(shown, rows, strict=True)]
         page = _Page(
             (shown[0], shown[-1]),

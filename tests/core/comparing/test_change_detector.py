@@ -91,8 +91,15 @@ class StoredRecords:
     def store(self, page_diff: PageDiff) -> PageDiff:
         for write in page_diff.writes:
             row = write.row or len(self.rows) + 1
+            is_missed = write.key in self.rows and self.rows[write.key].missed
             self.rows[write.key] = Stored(
-                row, write.raw_hash, write.fingerprint, write.modified, write.revision, superseded=write.superseded
+                row,
+                write.raw_hash,
+                write.fingerprint,
+                write.modified,
+                write.revision,
+                missed=is_missed,
+                superseded=write.superseded,
             )
             if write.body is not None:
                 self.kept[row] = write.body
@@ -100,7 +107,7 @@ class StoredRecords:
             self.held.pop(row, None)
         self.held |= {held.row: held.hold for held in page_diff.holds}
         for key, known in self.rows.items():
-            self.change(key, held=known.row in self.held)
+            self.change(key, held=known.row in self.held, missed=known.missed and known.row not in page_diff.cleared)
         self.bad |= {bad.digest for bad in page_diff.bad}
         return page_diff
 
@@ -468,6 +475,16 @@ def test_a_current_reading_that_is_written_differently_releases_too() -> None:
     assert read(stored, current, context=STRICT).released == [1]
 
 
+@pytest.mark.parametrize("moved", [0, 5])
+def test_a_current_reading_of_a_record_of_the_first_pass_that_is_written_differently_releases_too(moved: int) -> None:
+    stored = StoredRecords()
+    read(stored, shipment(at=-10, status="packed"), context=FIRST)
+    assert findings(read(stored, shipment(at=-15), context=STRICT, asked_at=20)) == [Finding.HELD]
+    current = dict(reversed(shipment(at=moved - 10, status="packed").items()))
+    assert read(stored, current, context=STRICT, asked_at=30).released == [1]
+    assert kinds(read(stored, shipment(at=-15), context=STRICT, asked_at=90)) == []
+
+
 def test_a_later_change_releases_what_was_held() -> None:
     stored = packed_shelf()
     read(stored, shipment(at=5), context=STRICT)
@@ -524,6 +541,13 @@ def test_an_older_date_with_the_same_content_is_neither_held_nor_stored() -> Non
     stored = packed_shelf()
     page_diff = read(stored, shipment(at=5, status="packed"), context=STRICT)
     assert page_diff.is_idle
+
+
+def test_an_older_date_with_the_same_content_as_in_the_first_pass_is_neither_held_nor_stored() -> None:
+    stored = StoredRecords()
+    read(stored, shipment(at=-10, status="packed"), context=FIRST)
+    assert read(stored, shipment(at=-15, status="packed"), context=STRICT).is_idle
+    assert kinds(read(stored, shipment(at=-13), context=STRICT)) == [], "it is older than what the first pass showed"
 
 
 def test_nothing_is_held_without_a_window() -> None:

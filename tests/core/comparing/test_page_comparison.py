@@ -2,25 +2,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dockbell.core.comparing.canon import Canon
 from dockbell.core.comparing.change_detector import ChangeDetector
+from dockbell.core.comparing.known_pages import KnownPages
 from dockbell.core.comparing.page_diff import Collision, KnownRecords, PageDiff, Snapshots, Stored
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.comparing.record_rules import RecordIdentity
 from dockbell.core.model import ClockSource, Feed, Page, Via
+from dockbell.core.moment import to_micros
 from tests.core.comparing.test_change_detector import StoredRecords
 from tests.core.comparing.test_record_rules import MEMBERS
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CONTEXTS = [ReadContext(Via.FIRST_PASS, NOON, baseline=True), ReadContext(Via.POLL, NOON, last_pass=NOON)]
+STRICT = replace(CONTEXTS[1], stale_window=timedelta(hours=1))
 DETECTOR = ChangeDetector(
     Feed("main", "shipments"),
     key=("/id",),
@@ -69,14 +72,24 @@ def test_a_page_comes_to_the_same_whether_its_records_are_identified_at_once_or_
         assert compare(page, context, Nothing()) == at_once
 
 
-RECORDS = st.builds(
-    lambda key, hour, quantity: (
-        b'{"id":%s,"updated_at":"2026-11-21T%02d:00:00Z","quantity":%d}' % (key, hour, quantity)
-    ),
-    st.sampled_from([b'"a"', b'"b"', b'"c"', b'"d"', b'"e f"', b"7"]),
-    st.sampled_from([10, 11]),
-    st.integers(0, 1),
+TEXTS = (
+    b'{"id":%s,"updated_at":"2026-11-21T%02d:00:00Z","quantity":%d}',
+    b'{"id": %s, "updated_at": "2026-11-21T%02d:00:00Z", "quantity": %d}',
 )
+
+
+def records_of(*keys: bytes) -> st.SearchStrategy[bytes]:
+    return st.builds(
+        lambda text, key, hour, quantity: text % (key, hour, quantity),
+        st.sampled_from(TEXTS),
+        st.sampled_from(keys),
+        st.sampled_from([10, 11]),
+        st.integers(0, 1),
+    )
+
+
+RECORDS = records_of(b'"a"', b'"b"', b'"c"', b'"d"', b'"e f"', b"7")
+FEW = records_of(b'"a"', b'"b"')
 ODD = st.sampled_from([b'{"id":"a","quantity":', b'{"id":""}', b'{"id":"b"}', b"[]"])
 PAGES = st.lists(RECORDS | ODD, min_size=1, max_size=6)
 
@@ -117,6 +130,38 @@ def find_known(page: Page, stored: StoredRecords) -> KnownRecords:
 
 def read_one(stored: StoredRecords, raw: bytes) -> None:
     stored.store(DETECTOR.detect(make_page([raw]), CONTEXTS[1], stored))
+
+
+@given(
+    before=st.lists(st.tuples(FEW, st.sampled_from([*CONTEXTS, STRICT])), max_size=6),
+    state=st.sampled_from([{}, {"missed": True}, {"gone_at": to_micros(NOON)}]),
+    records=st.lists(FEW | ODD, min_size=1, max_size=3),
+    context=st.sampled_from([CONTEXTS[1], STRICT]),
+)
+@example(  # the record is held, and then shown as it is stored, in other words
+    before=[(TEXTS[0] % (b'"a"', 11, 1), CONTEXTS[0]), (TEXTS[0] % (b'"a"', 10, 0), STRICT)],
+    state={},
+    records=[TEXTS[1] % (b'"a"', 11, 1), TEXTS[1] % (b'"b"', 11, 1)],
+    context=STRICT,
+)
+def test_what_is_known_after_a_page_was_stored_is_what_the_next_comparison_would_find(
+    before: list[tuple[bytes, ReadContext]], state: dict[str, Any], records: list[bytes], context: ReadContext
+) -> None:
+    stored = StoredRecords()
+    for raw, earlier in before:
+        stored.store(DETECTOR.detect(make_page([raw]), earlier, stored))
+    for key in stored.rows:
+        stored.change(key, **state)
+    page, pages = make_page(records), KnownPages()
+    lookup = pages.look(page.hashes)
+    page_diff = stored.store(DETECTOR.detect(page, context, stored))
+    if not page_diff.is_idle:
+        pages.forget(page_diff.written)
+    pages.take(lookup, page_diff)
+    again = pages.look(page.hashes)
+    known = again.known()
+    rows = again.page_diff.seen if again.page_diff is not None else [] if known is None else known.rows
+    assert {*rows} <= {*DETECTOR.detect(page, context, stored).as_stored.values()}
 
 
 def test_what_is_known_is_not_looked_up() -> None:

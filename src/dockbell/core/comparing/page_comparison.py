@@ -271,6 +271,11 @@ class PageComparison:
         return Difference(candidate, before, previous, diff(previous, candidate.document), fingerprint)
 
     def _store_equal(self, candidate: Candidate, known: Stored, before: bytes) -> None:
+        """Store how a record with the same content is written now, unless an older reading shows it."""
+        if known.held:
+            self._result.released.append(known.row)
+        if candidate.is_older(self._page, self._context.stale_window):
+            return
         write = candidate.write(known.revision, known.superseded)
         if known.revision == 0:  # a baseline's hash of its text may stay: the content is the same
             write = write._replace(fingerprint=known.fingerprint)

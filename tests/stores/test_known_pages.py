@@ -199,6 +199,8 @@ async def test_what_was_looked_up_before_a_record_is_suspected_is_not_known_afte
 ) -> None:
     await learn(store, state, "a")
     lookup = store.feed(state.feed).known_pages.look([TEXTS["a"], TEXTS["b"]])
-    assert lookup.known() is not None
+    known = lookup.known()
+    assert known is not None
+    assert known.keys == ["a"]
     await suspect(store, state)
     assert lookup.known() is None

@@ -38,7 +38,8 @@ def touched(patch: Iterable[Mapping[str, JSON]]) -> list[str]:
 
 
 def _is_same(one: JSON, other: JSON) -> bool:
-    # Whatever differs for Python differs; what does not, and is of one such type, is written alike.
+    # Values that differ for Python differ. Two texts, integers, booleans or nulls that do not are written alike; of all
+    # others, the encodings tell.
     return bool(one == other) and (type(one) is type(other) in _WRITTEN_ONE_WAY or encode(one) == encode(other))
 
 

@@ -99,7 +99,7 @@ class TrackedFeed:
         self.problems = Problems(self.schedule)
         self.workload = Workload(settings, polled=self.resource.polled)
         self.sightings = Sightings()
-        self.turns = anyio.Lock(fast_acquire=True)  # what follows yields
+        self.turns = anyio.Lock(fast_acquire=True)  # asking for a page yields
         self.ask_for_details: Callable[[], None] = lambda: None
         self.listeners: list[Callable[[TrackedFeed, Run, Page, PageDiff], None]] = []
         self._base_url = base_url

@@ -177,7 +177,8 @@ class Signal:
 
     def _take_judged(self, records: Sequence[Judged]) -> None:
         if self.state.phase is Phase.MEASURING:
-            self._become(self.state.measure(records))
+            if records:
+                self._become(self.state.measure(records))
             return
         for judged in records:
             if judged.is_changed:

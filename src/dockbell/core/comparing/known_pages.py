@@ -44,10 +44,10 @@ class _Page:
     Attributes:
         ends: The hashes of its first and its last record, by which it is found.
         keys: Those of all its records, in its order, as all that follows.
-        rows: Their rows; 0 for one that was not known when the page came.
+        rows: Their rows; 0 for one that was not known once the page was committed.
         dates: Their timestamps.
         hashes: Those of their texts, one behind the other; zeros for what is not known.
-        ordered: The rows of what was known then, in ascending order.
+        ordered: The rows of those that were, in ascending order.
         low: The first of these.
         high: The last one.
         used_in: The run that showed it last.
@@ -131,7 +131,7 @@ class Lookup:
     is_probe: bool = False
 
     def known(self) -> KnownRecords | None:
-        """Return the records that need no look into the store, at the time of the comparison.
+        """Return the records that need no look into the store, at the time of the comparison; None: there are none.
 
         What this process writes to a record changes the version before. What it does not know of, a purge or a process
         that takes the feed over, is as if it came after the comparison.

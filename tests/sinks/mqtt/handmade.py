@@ -73,6 +73,7 @@ class HandMade:
         shows: How much of what it retains it delivers to a subscriber.
         echoes: Whether it delivers what is published to a topic to who has subscribed to it.
         delay: How long it takes over a PUBACK, in seconds.
+        lingers: Whether it does not close the connection at a DISCONNECT.
         levels: The protocol level of each CONNECT.
         wills: Whether each has a will.
         seen: Every PUBLISH.
@@ -99,6 +100,7 @@ class HandMade:
     shows: int = 1_000_000
     echoes: bool = True
     delay: float = 0.0
+    lingers: bool = False
     port: int = 0
     levels: list[int] = field(default_factory=list)
     wills: list[bool] = field(default_factory=list)
@@ -195,7 +197,7 @@ class _Visit:
             return self._answers[kind](flags, body)
         if kind == PINGREQ:
             self._writer.write(packet(PINGRESP))
-        return kind != DISCONNECT
+        return kind != DISCONNECT or self._broker.lingers
 
     def _greet(self, _: int, body: bytes) -> bool:
         broker, level = self._broker, body[6]

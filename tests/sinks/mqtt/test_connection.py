@@ -91,7 +91,7 @@ class Script:
                 self.bodies.append(body)
                 writer.write(self.answer(kind, packet_id))
                 await writer.drain()
-                if self.hangs_up and kind == self.hangs_up_on:
+                if kind == DISCONNECT or (self.hangs_up and kind == self.hangs_up_on):
                     return
         except (EOFError, ConnectionError):
             pass
@@ -272,17 +272,27 @@ async def test_silence_may_be_due_to_the_version(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_goodbye_is_an_end_of_ours_whatever_is_in_flight() -> None:
-    script = Script(lambda kind, _: connack() if kind == CONNECT else b"", hangs_up=True, hangs_up_on=DISCONNECT)
-    async with scripted(script), dialled(script.login) as (connection, _):
+    async with (
+        scripted(lambda kind, _: connack() if kind == CONNECT else b"") as script,
+        dialled(script.login) as (connection, _),
+    ):
         connection.publish(Publication("t", b"x"))
         await connection.disconnect()
         assert (connection.lost, connection.ending) == ("closed", Ending.OURS)
     assert script.kinds == [CONNECT, PUBLISH, DISCONNECT]
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave no broker before it has closed."""
+    monkeypatch.setattr(connection_module, "_LEAVE_LIMIT", timedelta(minutes=1))
+
+
 @asynccontextmanager
-async def dialled_slow_reader() -> AsyncIterator[tuple[Connection, asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Connect to a broker whose packets the test reads and writes; the network holds little."""
+async def dialled_by_hand(
+    tls: ssl.SSLContext | None = None, trust: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Connection, asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Connect to a broker whose packets the test reads and writes."""
     accepted: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -290,8 +300,8 @@ async def dialled_slow_reader() -> AsyncIterator[tuple[Connection, asyncio.Strea
         writer.write(connack())
         await accepted.put((reader, writer))
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=10_000)
-    login = Login("127.0.0.1", server.sockets[0].getsockname()[1], "test", timedelta(seconds=30))
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=10_000, ssl=tls)
+    login = Login("localhost", server.sockets[0].getsockname()[1], "test", timedelta(seconds=30), trust)
     async with dialled(login) as (connection, _):
         reader, writer = await accepted.get()
         try:
@@ -301,8 +311,16 @@ async def dialled_slow_reader() -> AsyncIterator[tuple[Connection, asyncio.Strea
             server.close()
 
 
-async def test_a_goodbye_comes_after_all_that_waits_though_the_network_takes_it_slowly_and_answers_come() -> None:
-    async with dialled_slow_reader() as (connection, reader, writer), anyio.create_task_group() as tasks:
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("scheme", ["mqtt", "mqtts"])
+async def test_a_goodbye_comes_after_all_that_waits_though_the_network_takes_it_slowly_and_answers_come(
+    certificate: Path, scheme: str
+) -> None:
+    tls = trust = None
+    if scheme == "mqtts":
+        tls, trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=certificate)
+        tls.load_cert_chain(certificate)
+    async with dialled_by_hand(tls, trust) as (connection, reader, writer), anyio.create_task_group() as tasks:
         for _ in range(100):
             connection.publish(Publication("t", b"x" * 100_000))
         tasks.start_soon(connection.disconnect)
@@ -318,8 +336,22 @@ async def test_a_goodbye_comes_after_all_that_waits_though_the_network_takes_it_
     assert len(connection.take_acks()) == 100
 
 
+async def test_a_goodbye_that_is_cancelled_closes_the_connection() -> None:
+    async with dialled_by_hand() as (connection, reader, _):
+        for _ in range(100):
+            connection.publish(Publication("t", b"x" * 100_000))
+        watched = connection._socket.fileno()
+        with anyio.move_on_after(0.01) as scope:
+            await connection.disconnect()
+        assert scope.cancelled_caught
+        assert not connection._socket.is_open
+        assert watched not in connection._loop._selector.get_map()  # type: ignore[attr-defined]
+        await reader.read()
+
+
+@pytest.mark.usefixtures("patient")
 async def test_nothing_follows_a_goodbye() -> None:
-    async with dialled_slow_reader() as (connection, reader, writer), anyio.create_task_group() as tasks:
+    async with dialled_by_hand() as (connection, reader, writer), anyio.create_task_group() as tasks:
         connection.publish(Publication("t", b"x", qos=2))
         tasks.start_soon(connection.disconnect)
         assert [(await read_packet(reader))[0] for _ in range(2)] == [PUBLISH, DISCONNECT]
@@ -330,7 +362,7 @@ async def test_nothing_follows_a_goodbye() -> None:
 
 async def test_a_broker_that_does_not_close_after_a_goodbye_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "_LEAVE_LIMIT", timedelta(milliseconds=50))
-    async with dialled_slow_reader() as (connection, reader, _):
+    async with dialled_by_hand() as (connection, reader, _):
         await connection.disconnect()
         assert not connection._socket.is_open
         assert (await read_packet(reader))[0] == DISCONNECT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -139,6 +140,17 @@ async def test_what_was_given_up_uses_up_the_receive_maximum_until_the_connectio
     assert 1 < broker.connections <= 2 + 30 / max(1, receive_maximum // 2)
     assert not facts.of(SinkFails)
     assert len(facts.of(SinkConnected)) == 1
+
+
+async def test_a_stream_that_ends_while_a_connection_is_renewed_ends_with_a_goodbye() -> None:
+    broker = HandMade(silent=silent_about(2), receive_maximum=5, lingers=True)
+    async with listening(broker), running(make_sink(broker.url, state_topic="")) as run:
+        run.deliver(*(make_delivery(number) for number in range(10)))
+        await run.until_settled(10)  # nothing is owed any more
+        await until(lambda: DISCONNECT in broker.kinds)
+        assert broker.connections == 1
+    assert broker.connections == 2
+    assert [json.loads(each.payload)["online"] for each in broker.seen if each.topic == STATUS] == [True, True, False]
 
 
 async def test_a_late_acknowledgement_of_what_was_given_up_is_harmless_and_taken_for_nothing_else() -> None:

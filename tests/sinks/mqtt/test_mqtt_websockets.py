@@ -17,6 +17,7 @@ import pytest
 
 from dockbell.core.model import OutcomeKind
 from dockbell.errors import SinkRejected, SinkUnavailable
+from dockbell.sinks.mqtt import connection as connection_module
 from dockbell.sinks.mqtt.connecting import Login, connect
 from dockbell.sinks.mqtt.connection import Connection
 from dockbell.sinks.mqtt.packets import Publication
@@ -141,14 +142,18 @@ async def test_an_event_larger_than_what_a_socket_takes_at_once_arrives_whole(
 
 
 @pytest.mark.parametrize("count", [3, 10])
-async def test_a_goodbye_comes_after_all_that_waits(tmp_path: Path, count: int) -> None:
+async def test_a_goodbye_comes_after_all_that_waits(
+    tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "_LEAVE_LIMIT", timedelta(minutes=1))
     with open_web_broker(tmp_path) as (broker, port), Subscriber(broker, "#") as subscriber:
         will = Publication("will", b"gone")
         login = Login("127.0.0.1", port, "test", timedelta(seconds=30), will=will, path="/mqtt")
         connection = await connect(login, lambda: None)
         for number in range(count):
             connection.publish(Publication(f"t/{number}", b"x" * 60_000))
-        await connection.disconnect()
+        with anyio.fail_after(20):
+            await connection.disconnect()
         await subscriber.until(lambda received: len(received) == count)
         with Subscriber(broker, "t/0") as last:  # the broker has taken in by now that the connection is gone
             assert last.received == []

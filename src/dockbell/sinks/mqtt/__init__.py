@@ -155,7 +155,7 @@ class MqttSink:
 
     async def _keep_connected(self, flow: Flow) -> None:
         backoff, is_renewed = ReconnectBackoff(), False
-        while not flow.is_done:
+        while is_renewed or not flow.is_done:  # the last connection says goodbye
             end = await self._connect_once(flow, is_renewed=is_renewed)
             is_renewed = end is None
             if end is None:

@@ -38,7 +38,7 @@ from dockbell.sinks.mqtt.packets import (
 )
 
 _TICK: Final = timedelta(seconds=1)
-_LEAVE_LIMIT: Final = timedelta(seconds=2)
+_LEAVE_LIMIT: Final = timedelta(seconds=1)
 _LAST_READINGS: Final = 100
 """How often a lost connection is read from once more; each time up to 64 KiB."""
 _MOST_GIVEN_UP: Final = 1000
@@ -192,14 +192,14 @@ class Connection:
     async def disconnect(self) -> None:
         """Send what waits, then DISCONNECT, so that the broker discards the will; close once the broker has closed.
 
-        If this side closed first, an acknowledgement that comes later would make the kernel reset the connection, and
-        the broker would not read the DISCONNECT. A broker should close at a DISCONNECT (MQTT 5.0, 3.14.4); this side
-        closes after 2 seconds at the latest.
+        If this side closed first, an acknowledgement that comes later could make the kernel reset the connection, and
+        the broker might not read the DISCONNECT. A broker should close at a DISCONNECT (MQTT 5.0, 3.14.4); this side
+        closes after a second at the latest.
         """
         self._lose("closed")  # before paho tells of an end that it does not know to be ours
         self._ticker.cancel()
         try:
-            if self._client.socket() is not None:
+            if self._socket.is_open and self._client.socket() is not None:
                 self._client.on_socket_close = None
                 self._socket.outlives_paho = True
                 self._client.disconnect()
@@ -210,7 +210,7 @@ class Connection:
             self.close()
 
     def close(self) -> None:
-        """Close at once; unless :meth:`disconnect` did, the broker publishes the will."""
+        """Close at once; a broker that has read no DISCONNECT publishes the will."""
         self._ticker.cancel()
         self._client.on_socket_close = None
         self._on_socket_close()
@@ -293,8 +293,9 @@ class Connection:
         """Read what the broker has sent before the connection was lost: acknowledgements, and perhaps why."""
         for _ in range(_LAST_READINGS):
             self._read_packets()
-            if not self._socket.is_open:
+            if not self._socket.is_open or self._cut.is_set():
                 break
+        self._cut.set()
         self._lose("connection lost", Ending.DROPPED)
 
     def _tick(self) -> None:

@@ -230,7 +230,7 @@ class Signal:
         for change, since in spans:
             assert change.after is not None
             self._movements.expect(decode(change.after), since, change.changed_between[1], is_changed=True)
-        if self.state.phase is Phase.MEASURING:
+        if self.state.phase is Phase.MEASURING and not self._movements.has_enough:
             for record, (_, since) in zip(self._choose_idle(page, page_diff, len(spans)), spans, strict=False):
                 self._movements.expect(record, since, page.answered_at, is_changed=False)
 

@@ -97,6 +97,15 @@ def test_numbers_and_their_texts_name_one_carrier(lists: Lists) -> None:
     assert lists.poll(70, "7") == [(True, True)]
 
 
+def test_no_more_is_needed_of_records_at_rest_while_hundreds_wait_to_be_judged(lists: Lists) -> None:
+    for item in range(400):
+        assert not lists.movements.has_enough
+        lists.pass_(10, 60, item, is_changed=item % 2 == 0)
+    assert lists.movements.has_enough
+    assert len(lists.poll(70)) == 400
+    assert not lists.movements.has_enough
+
+
 def test_what_is_remembered_stays_in_bounds(lists: Lists) -> None:
     for turn in range(5):
         for item in range(20_000):

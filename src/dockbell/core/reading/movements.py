@@ -20,6 +20,8 @@ _GRACE: Final = timedelta(seconds=5)
 """So long after a change its carrier may become visible, and after its carrier what that embeds."""
 _KEPT: Final = timedelta(hours=2)
 _WAITING_MOST: Final = 2000
+_ENOUGH: Final = 400
+"""While so many records wait to be judged, others that did not change would tell no more."""
 _NAMES_MOST: Final = 20_000
 
 Link = str
@@ -55,6 +57,11 @@ class Movements:
         """Take in that a poll showed a carrier as modified."""
         for place, name in _read_names(carrier, self.pair.names):
             self._moved[place, name] = at
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether so many records wait to be judged that no more are needed of those that did not change."""
+        return len(self._waiting) >= _ENOUGH
 
     def expect(self, target: JSON, since: datetime, until: datetime, *, is_changed: bool) -> None:
         """Take in a record that had changed between two times, or had not."""

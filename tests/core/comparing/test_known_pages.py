@@ -122,6 +122,48 @@ def test_records_that_were_written_otherwise_than_the_page_shows_them_or_are_new
     assert (again.page_diff, known_rows(again)) == (None, {text_of(3): 3})
 
 
+def test_the_timestamps_of_a_page_are_those_that_it_showed_last() -> None:
+    pages = KnownPages()
+    learn(pages, 1, 2, 3, 4)
+    lookup = look(pages, 1, 2, 3, 4, changed=[1, 2])
+    page_diff = written(shows(1, 2, 3, 4, but=[1, 2]), 1, 2)
+    page_diff.dates |= {"k1": None, "k2": 7}
+    pages.forget([1, 2])
+    assert pages.take(lookup, page_diff)
+    assert look(pages, 1, 2, 3, 4, changed=[1, 2]).page_diff == PageDiff(seen=[1, 2, 3, 4], dates=page_diff.dates)
+
+
+def test_a_page_is_found_by_the_first_or_the_last_of_the_records_that_it_showed_last() -> None:
+    pages = KnownPages()
+    learn(pages, 1, 2, 3)
+    for changed in ([1], [1, 3]):  # the first changes, then the last
+        lookup = look(pages, 1, 2, 3, changed=changed)
+        assert known_rows(lookup)
+        new = changed[-1]
+        pages.forget([new])
+        assert pages.take(lookup, written(shows(1, 2, 3, but=[new]), new))
+
+
+def test_records_that_others_have_moved_on_a_page_are_known() -> None:
+    pages = KnownPages()
+    learn(pages, 1, 2, 3, 4, 5)
+    assert {*known_rows(look(pages, 1, 9, 2, 3, 5)).values()} == {1, 2, 3, 5}
+
+
+@pytest.mark.parametrize("old", [1, 0])
+def test_a_record_that_gets_a_row_or_another_one_is_forgotten_by_that(old: int) -> None:
+    pages = KnownPages()
+    assert pages.take(look(pages, 1, 2, 3, 4), shows(1, 2, 3, 4, but=[] if old else [1]))
+    pages.forget([1])
+    lookup = look(pages, 1, 2, 3, 4)
+    page_diff = shows(1, 2, 3, 4)
+    page_diff.as_stored["k1"] = 9
+    assert pages.take(lookup, page_diff)
+    assert find_rows(pages, 1, 2, 3, 4) == [9, 2, 3, 4]
+    pages.forget([9])
+    assert known_rows(look(pages, 1, 2, 3, 4)) == {text_of(row): row for row in (2, 3, 4)}
+
+
 def test_a_page_with_a_record_that_has_no_key_of_its_own_or_without_stored_records_is_not_known() -> None:
     pages = KnownPages()
     bad = shows(1, 2)

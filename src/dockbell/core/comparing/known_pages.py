@@ -8,12 +8,14 @@ to the store, it shows, and no record is taken for known again.
 from __future__ import annotations
 
 import random
+import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import count, repeat
+from itertools import compress, count, repeat
+from operator import ne
 from typing import Final
 
 from dockbell.core.comparing.page_diff import KnownRecords, PageDiff
@@ -82,22 +84,45 @@ class _Page:
 
     def recognise(self, shown: Sequence[bytes]) -> KnownRecords:
         """Return which records of a page that resembles it are known, by the hashes of their texts."""
-        hashes = bytes(self.hashes)
-        texts = [hashes[place : place + DIGEST_SIZE] for place in range(0, len(hashes), DIGEST_SIZE)]
+        texts = struct.unpack(f"{DIGEST_SIZE}s" * len(self.rows), self.hashes)
+        keys, rows, dates = self.keys.split(_SEPARATOR), self.rows.tolist(), self._list_dates()
+        if len(shown) == len(texts):  # nearly always each record stands where it stood
+            others = [*compress(count(), map(ne, texts, shown))]
+            if len(others) <= len(texts) // 2:
+                for place in reversed(others):
+                    del keys[place], rows[place], dates[place]
+                return KnownRecords(others, keys, rows, dates)
         place_of = dict(zip(texts, count()))
         place_of.pop(_NO_HASH, None)
         places = [*map(place_of.get, shown)]
         known = [place for place in places if place is not None]
-        keys, dates = self.keys.split(_SEPARATOR), self._list_dates()
         return KnownRecords(
             others=[place for place, old in enumerate(places) if old is None],
             keys=[*map(keys.__getitem__, known)],
-            rows=[*map(self.rows.__getitem__, known)],
+            rows=[*map(rows.__getitem__, known)],
             dates=[*map(dates.__getitem__, known)],
         )
 
-    def _list_dates(self) -> Sequence[int | None]:
-        dates = self.dates.tolist()
+    def renew(self, lookup: Lookup, page_diff: PageDiff, stored: Mapping[str, int]) -> bool:
+        """Take in what became of the records that were not known, where the page shows the same ones in its order.
+
+        ``stored`` are the rows of all that are stored as it shows them. Returns False where it is another page.
+        """
+        if lookup.is_probe or lookup.records is None or _SEPARATOR.join(page_diff.dates) != self.keys:
+            return False
+        keys = [*page_diff.dates]
+        found = [(place, keys[place], stored.get(keys[place], 0)) for place in lookup.records.others]
+        if any(row not in (0, self.rows[place]) for place, _, row in found):
+            return False
+        for place, key, row in found:
+            text, date = lookup.shown[place] if row else _NO_HASH, page_diff.dates[key]
+            self.hashes[place * DIGEST_SIZE : (place + 1) * DIGEST_SIZE] = text
+            self.dates[place] = _UNDATED if date is None else date
+        self.ends = lookup.shown[0], lookup.shown[-1]
+        return True
+
+    def _list_dates(self) -> list[int | None]:
+        dates: list[int | None] = [*self.dates]
         return [None if date == _UNDATED else date for date in dates] if _UNDATED in dates else dates
 
     def _find(self, rows: AbstractSet[int]) -> Collection[int]:
@@ -213,10 +238,13 @@ class KnownPages:
         if lookup.is_contradicted(page_diff):
             self.distrust()
             return False
-        if lookup.page is not None:
-            self._drop(lookup.page)
+        page = lookup.page
+        if page is not None:
+            self._drop(page)
         if lookup.is_sound(page_diff) and (stored := page_diff.as_stored | _find_written(lookup.shown, page_diff)):
-            self._remember(lookup, page_diff, stored)
+            if page is None or not page.renew(lookup, page_diff, stored):
+                page = self._make_page(lookup, page_diff, stored)
+            self._keep(page)
         return True
 
     def distrust(self) -> None:
@@ -254,12 +282,12 @@ class KnownPages:
             self._drop(page)
         self._runs += 1
 
-    def _remember(self, lookup: Lookup, page_diff: PageDiff, stored: Mapping[str, int]) -> None:
+    def _make_page(self, lookup: Lookup, page_diff: PageDiff, stored: Mapping[str, int]) -> _Page:
         shown, old = lookup.shown, lookup.page
         rows = array("Q", map(stored.get, page_diff.dates, repeat(0)))
         ordered = array("Q", sorted(stored.values()))
         hashes = [each if row else _NO_HASH for each, row in zip(shown, rows, strict=True)]
-        page = _Page(
+        return _Page(
             (shown[0], shown[-1]),
             _SEPARATOR.join(page_diff.dates),
             rows,
@@ -272,6 +300,8 @@ class KnownPages:
             # Not all pages of a pass in the same one.
             old.probed_in if old and not lookup.is_probe else random.randrange(PROBED // 2, PROBED),  # noqa: S311
         )
+
+    def _keep(self, page: _Page) -> None:
         first, last = page.ends
         if first in self._pages:
             self._drop(self._pages[first])

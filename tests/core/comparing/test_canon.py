@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dockbell.core.comparing.canon import Canon
+from dockbell.core.diff import diff, touched
 from dockbell.core.document import decode
 from dockbell.core.model import JSON
 from tests.core.test_document import DOCUMENTS, identity
@@ -177,6 +178,35 @@ def test_the_record_itself_is_never_changed_and_untouched_parts_are_shared() -> 
 def test_rules_that_lead_nowhere_change_nothing(document: JSON) -> None:
     canon = Canon(updated_at="/updated_at/deep", ignore=["/long/*/name", "/7/8/9/none"], unordered=["/other/long"])
     assert identity(canon.form(document)) == identity(document)
+
+
+NAMES = st.sampled_from(["a", "b/~", "c"])
+OBJECTS = st.recursive(
+    st.integers(0, 1) | st.just("a"),
+    lambda values: st.dictionaries(NAMES, values, max_size=3) | st.lists(values, max_size=2),
+    max_leaves=6,
+)
+PLACES = st.sampled_from(["/a", "/b~1~0", "/a/b~1~0", "/c/*", ""])
+
+
+@given(
+    st.dictionaries(NAMES, OBJECTS, max_size=3),
+    st.dictionaries(NAMES, OBJECTS, max_size=3),
+    st.lists(PLACES, max_size=2),
+    st.lists(PLACES, max_size=1),
+)
+def test_the_places_at_which_the_forms_differ_are_told_from_those_at_which_the_objects_do(
+    one: dict[str, JSON], other: dict[str, JSON], ignore: list[str], unordered: list[str]
+) -> None:
+    canon = Canon(ignore=ignore, unordered=unordered)
+    found = canon.sift(touched(diff(one, other)))
+    assert found is None or found == touched(diff(canon.form(one), canon.form(other)))
+
+
+def test_only_the_forms_tell_where_parts_are_left_out_or_an_order() -> None:
+    assert Canon(updated_at="/at", ignore=["/a", "/a/b"]).sift(["/a/b", "/at", "/b~1/0"]) == ["/b~1/0"]
+    for canon in (Canon(ignore=["/a/b"]), Canon(unordered=["/a"]), Canon(ignore=["/at"], unordered=["/a"])):
+        assert canon.sift(["/at"]) is None
 
 
 @pytest.mark.parametrize("rules", [{"ignore": ["id"]}, {"unordered": ["/~"]}, {"updated_at": "updated_at"}])

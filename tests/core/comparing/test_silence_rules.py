@@ -53,7 +53,7 @@ def make_facts(
     drift: Drift | None = None,
 ) -> Facts:
     date = None if modified is None else at(modified)
-    candidate = Candidate(Key("a", "a"), b"{}", b"n" * 16, {"carrier": None}, b"n" * 16, date, known)
+    candidate = Candidate(Key("a", "a"), b"{}", b"n" * 16, {"carrier": None}, b"n" * 16, date, micros(date), known)
     is_compared = known is not None and known.gone_at is None
     patch: Any = ADDED if is_compared else None
     difference = Difference(candidate, b"{}" if is_compared else None, {}, patch, b"o" * 16)
@@ -145,7 +145,8 @@ def find(
 ) -> Staleness | None:
     asked, answered = NOON + timedelta(seconds=asked_at), NOON + timedelta(seconds=answered_at)
     page = Page((), None, "shipments", asked, ClockSource.DATE, answered, asked)
-    candidate = Candidate(Key("a", "a"), b"{}", fingerprint, {}, fingerprint, at_or_none(modified), stored)
+    date = at_or_none(modified)
+    candidate = Candidate(Key("a", "a"), b"{}", fingerprint, {}, fingerprint, date, micros(date), stored)
     return find_staleness(candidate, page, window)
 
 

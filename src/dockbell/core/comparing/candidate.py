@@ -9,7 +9,7 @@ from dockbell.core.comparing.drift import Drift
 from dockbell.core.comparing.page_diff import Finding, Hold, Note, Stored, Write
 from dockbell.core.comparing.read_context import ReadContext
 from dockbell.core.model import JSON, Change, Key, Page
-from dockbell.core.moment import micros, to_micros
+from dockbell.core.moment import to_micros
 
 
 class Sighting(NamedTuple):
@@ -32,7 +32,7 @@ class Differing(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A differing record, decoded; ``modified`` is its own timestamp."""
+    """A differing record, decoded; ``modified`` is its own timestamp, ``micros`` the same in µs since 1970."""
 
     key: Key
     raw: bytes
@@ -40,27 +40,28 @@ class Candidate(NamedTuple):
     document: JSON
     fingerprint: bytes
     modified: datetime | None
+    micros: int | None
     known: Stored | None
 
     @property
     def has_moved(self) -> bool:
         known = self.known
-        return known is not None and self.modified is not None and to_micros(self.modified) != known.modified
+        return known is not None and self.micros is not None and self.micros != known.modified
 
     @property
     def has_advanced(self) -> bool:
         """Whether its timestamp is later than the stored one: the service itself calls it modified."""
-        known, modified = self.known, self.modified
-        if known is None or modified is None:
+        known, micros = self.known, self.micros
+        if known is None or micros is None:
             return False
-        return known.modified is None or to_micros(modified) > known.modified
+        return known.modified is None or micros > known.modified
 
     def is_older(self, page: Page, window: timedelta) -> bool:
         """Return whether its timestamp is before the stored one, unless that is in the service's future."""
         stored = None if self.known is None else self.known.modified
-        if stored is None or self.modified is None:
+        if stored is None or self.micros is None:
             return False
-        return to_micros(self.modified) < stored <= to_micros(page.latest + window)
+        return self.micros < stored <= to_micros(page.latest + window)
 
     def write(self, revision: int, superseded: bytes | None = None) -> Write:
         return Write(
@@ -68,7 +69,7 @@ class Candidate(NamedTuple):
             key=self.key.text,
             raw_hash=self.raw_hash,
             fingerprint=self.fingerprint,
-            modified=micros(self.modified),
+            modified=self.micros,
             revision=revision,
             body=self.raw,
             superseded=superseded,
@@ -76,7 +77,7 @@ class Candidate(NamedTuple):
         )
 
     def note(self, finding: Finding, change: Change | None = None) -> Note:
-        return Note(self.key.text, finding, micros(self.modified), self.fingerprint, change)
+        return Note(self.key.text, finding, self.micros, self.fingerprint, change)
 
 
 class Difference(NamedTuple):

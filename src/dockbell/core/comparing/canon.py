@@ -75,6 +75,16 @@ class Canon:
         drops = [*ignore] if updated_at is None else [*ignore, updated_at]
         self._rule = _Rule([pointer.parse(place) for place in drops], [pointer.parse(place) for place in unordered])
 
+    def sift(self, paths: Sequence[str]) -> list[str] | None:
+        """Return those of the pointers at which two objects differ at which their canonical forms differ too.
+
+        None where only the forms tell: parts of a member are left out, or the order of an array.
+        """
+        left_out = self._rule.members
+        if not all(rule.drop for rule in left_out.values()):
+            return None
+        return [path for path in paths if pointer.parse(path)[0] not in left_out]
+
     def form(self, document: JSON) -> JSON:
         """Return the canonical form, which shares with the document whatever no pointer leads through."""
         return self._rule.form(document)

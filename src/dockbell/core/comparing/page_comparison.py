@@ -181,7 +181,7 @@ class PageComparison:
                 self._result.bad.append(_bad_with_key(raw, key.text, str(error)))
                 continue
             fingerprint, modified = canon.fingerprint(document), identity.modified(document)
-            candidates.append(Candidate(key, raw, raw_hash, document, fingerprint, modified, known))
+            candidates.append(Candidate(key, raw, raw_hash, document, fingerprint, modified, micros(modified), known))
         return candidates
 
     def _list_dates(
@@ -192,7 +192,7 @@ class PageComparison:
             dates = self._take_known(self._known, sightings)
         dates.update(zip(stored, map(_MODIFIED, stored.values()), strict=True))
         dates.update(map(_KEY_AND_MODIFIED, self._result.writes))
-        dates.update((each.key.text, micros(each.modified)) for each in candidates)
+        dates.update((each.key.text, each.micros) for each in candidates)
         self._result.dates = dates
 
     def _take_known(self, known: KnownRecords, others: Iterable[str]) -> dict[str, int | None]:

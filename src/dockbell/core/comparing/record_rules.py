@@ -46,7 +46,11 @@ class RecordRules(msgspec.Struct, frozen=True):
         """Return the pointers at which the canonical form changed, those of the patch where it did not; None: none."""
         if patch is None:
             return None
-        return touched(diff(self.canon.form(previous), self.canon.form(document))) or touched(patch)
+        paths = touched(patch)
+        named = self.canon.sift(paths)
+        if named is None:
+            named = touched(diff(self.canon.form(previous), self.canon.form(document)))
+        return named or paths
 
 
 class DetailMembers:

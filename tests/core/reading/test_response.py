@@ -10,6 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from dockbell.core.model import RESOURCES, Allowance, ClockSource, Page
+from dockbell.core.reading import response_page
 from dockbell.core.reading.request import Request, list_request, shipment_request
 from dockbell.core.reading.response import Response, check_status, clean, read_allowance, read_retry_after, service_time
 from dockbell.core.reading.response_json import UNSOUND_SIZE_MOST, are_alike, decode_object, read_object, read_twice
@@ -726,3 +727,57 @@ def test_whatever_else_an_answer_holds_a_second_cursor_or_list_is_seen(
 
     with pytest.raises(PageUnreadable, match="twice"):
         read_page("shipments", answer(body.encode()))
+
+
+ARRAYS = ["[]", "[{}]", '[{"id":1},{"id":2}]', '[{"a":[{}]}]', "[1,{}]", "[{},1]", '["[{}]"]', "[[{}]]", "[{]", "[{}"]
+OTHERS = [
+    "null",
+    "true",
+    '""',
+    '"[{}]"',
+    '"}]"',
+    "7",
+    "{}",
+    '{"next_cursor":"b"}',
+    '{"data":[{}]}',
+    '{"b":[{}]}',
+    "{}]",
+]
+MEMBER_NAMES = ["data", "data", "next_cursor", "error", "partial", "meta", "data.b", "x y", "xy"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(MEMBER_NAMES), st.sampled_from(ARRAYS + OTHERS)), min_size=1, max_size=4),
+    st.sampled_from([("", ",", ":", ""), (" ", " ,", " : ", "\n"), ("x", ",", ":", ""), ("", ",", ":", "x")]),
+    st.sampled_from(["data", "data.b", "x y"]),
+    st.integers(0, 9),
+)
+@example([("data", "[{}]"), ("data", "[]")], ("", ",", ":", ""), "data", 0)
+@example([("data", "[{}]"), ("data", "null")], ("", ",", ":", ""), "data", 0)
+@example([("data", "[{}]"), ("meta", '{"b":[{}]}')], ("", ",", ":", ""), "data", 0)
+@example([("meta", '"[{}]"'), ("data", "[]")], ("", ",", ":", ""), "data", 0)
+def test_an_answer_that_begins_with_its_records_is_read_as_any_other(
+    members: list[tuple[str, str]], spaces: tuple[str, str, str, str], envelope: str, cut: int
+) -> None:
+    before, comma, colon, after = spaces
+    text = before + "{" + comma.join(f'"{name}"{colon}{value}' for name, value in members) + "}" + after
+    response = answer(text[: len(text) - max(0, cut - 6)].encode())
+
+    def read() -> Page | tuple[type, str]:
+        try:
+            return read_page("stock", response, envelope=envelope)
+        except (SourceUnavailable, SchemaMismatch) as error:
+            return type(error), str(error)
+
+    found = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(response_page, "_cut_known", lambda *_: None)
+        assert found == read()
+
+
+def test_records_of_a_known_name_that_an_answer_begins_with_are_cut_out_in_one_walk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(response_page, "_find_records", None)
+    for body in (b'{"data":[{"a":[1]},{}],"next_cursor":"b"}', b'{ "data" : [\n{"a":[1]}, {}] , "links": [1]}'):
+        assert read_page("stock", answer(body), envelope="data").records == (b'{"a":[1]}', b"{}")

@@ -216,6 +216,7 @@ def test_a_large_answer_takes_time_and_memory_in_proportion(name: str) -> None:
     began = time.process_time()
 
     outcome_of(lambda: read_page("shipments", response))
+    outcome_of(lambda: read_page("shipments", response, envelope="shipments"))
     outcome_of(lambda: read_object("GET /v1/shipments/7", response))
     outcome_of(lambda: check_status(list_request("shipments"), failure))
 
@@ -225,3 +226,13 @@ def test_a_large_answer_takes_time_and_memory_in_proportion(name: str) -> None:
     # A list of the smallest records takes the most; what is quadratic in a megabyte takes minutes, or gigabytes.
     assert most < 60 * MB
     assert took < 10
+
+
+def test_numbers_in_place_of_records_are_not_looked_at_one_by_one() -> None:
+    response = answer(fill(b'{"shipments":[1', b",1", b",{}]}"))
+    for envelope in (None, "shipments"):
+        tracemalloc.start()
+        outcome_of(lambda: read_page("shipments", response, envelope=envelope))  # noqa: B023  # it is called at once
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 5 * MB

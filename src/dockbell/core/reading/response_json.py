@@ -39,7 +39,7 @@ class Parser(NamedTuple):
     """How an answer is taken apart; a strict one refuses what is no sound JSON."""
 
     object: Callable[[bytes | msgspec.Raw], Fields]
-    array: Callable[[bytes | msgspec.Raw], list[msgspec.Raw]]
+    array: Callable[[bytes | memoryview | msgspec.Raw], list[msgspec.Raw]]
     value: Callable[[bytes | msgspec.Raw], JSON]
     is_strict: bool = False
 

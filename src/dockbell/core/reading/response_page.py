@@ -42,6 +42,8 @@ RECORDS_MOST: Final = 100_000
 CURSOR_LONGEST: Final = 4096
 """No URL with a longer cursor in it gets through to a service."""
 
+_BLANKS: Final = b" \t\r\n"
+_OBJECTS: Final = re.compile(rb"\[[ \t\r\n]*\{")
 _OBJECTS_OR_NOTHING: Final = re.compile(rb"\[[ \t\r\n]*[{\]]")
 _INTEGER: Final = re.compile(rb"-?\d+")
 _ERRORS: Final = frozenset({"error", "errors"})
@@ -89,24 +91,48 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
 
 def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser) -> tuple[str, list[bytes], str | None]:
     subject = f'resource "{resource}"'
-    outer = decode_object(subject, body, parser)
+    known = None if envelope is None or not parser.is_strict else _cut_known(resource, envelope, body, parser)
+    rest, outer, records = known or (body, decode_object(subject, body, parser), None)
     try:
         # One level down: {"data": {"shipments": []}}, {"shipments": [], "meta": {"next_cursor": null}}.
         inside = {name: parser.object(raw) for name, raw in outer.items() if _begins(raw, b"{")}
         inner = {f"{name}.{part}": value for name, fields in inside.items() for part, value in fields.items()}
         _check_no_error(subject, outer, parser)
-        name, records = _find_records(resource, outer, inner, envelope, parser)
+        if envelope is None or records is None:
+            name, records = _find_records(resource, outer, inner, envelope, parser)
+        else:
+            name = envelope
         _check_no_error(subject, inside.get(name.rpartition(".")[0], {}), parser)
         cursor = _find_cursor(resource, outer, inner)
         if cursor is None:
             _check_whole(subject, outer | inside.get(name.rpartition(".")[0], {}))
         if parser.is_strict and (
-            has_room(body, outer) or any(has_room(outer[part], fields) for part, fields in inside.items())
+            has_room(rest, outer) or any(has_room(outer[part], fields) for part, fields in inside.items())
         ):
             check_given_once(subject, body, name)
     except MALFORMED as error:
         raise not_json(subject, error) from error
     return name, records, cursor
+
+
+def _cut_known(resource: str, envelope: str, body: bytes, parser: Parser) -> tuple[bytes, Fields, list[bytes]] | None:
+    """Return an answer without the records that it begins with, its members, and these records.
+
+    They are what :func:`_find_records` finds, but the text is gone through once and not twice. None where the answer
+    does not begin with records under the known name, or is not sound.
+    """
+    start, end = body.find(b"["), body.rfind(b"}]") + len(b"}]")
+    opening = body[: max(start, 0)].translate(None, _BLANKS)
+    if opening != b'{"%s":' % envelope.encode().translate(None, _BLANKS) or not _OBJECTS.match(body, start):
+        return None
+    rest = body[:start] + b"[]" + body[end:]
+    try:
+        fields = parser.object(rest)
+        records = _copy_records(resource, parser.array(memoryview(body)[start:end]))
+    except MALFORMED:
+        return None
+    is_known = records is not None and envelope in fields and bytes(fields[envelope]) == b"[]"
+    return (rest, fields, records) if records is not None and is_known else None
 
 
 def _find_unsound(raw: bytes) -> Unsound | None:
@@ -153,7 +179,11 @@ def _as_records(resource: str, raw: msgspec.Raw | None, parser: Parser) -> list[
         return None
     if not _OBJECTS_OR_NOTHING.match(raw):
         return None  # millions of numbers are not worth a look at each
-    elements = parser.array(raw)
+    return _copy_records(resource, parser.array(raw))
+
+
+def _copy_records(resource: str, elements: list[msgspec.Raw]) -> list[bytes] | None:
+    """Return what the elements of an array hold; None where one of them is no object."""
     if len(elements) > RECORDS_MOST:
         raise PageUnreadable(
             f'resource "{resource}": the response contains {len(elements)} objects, too many for a page'

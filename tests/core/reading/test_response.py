@@ -384,13 +384,17 @@ def test_a_missing_content_type_is_tolerated() -> None:
     assert read_page("shipments", response).envelope == "shipments"
 
 
-def test_a_page_of_more_records_than_any_page_has_is_unreadable() -> None:
+@pytest.mark.parametrize("envelope", [None, "shipments"])
+def test_a_page_of_more_records_than_any_page_has_is_unreadable(envelope: str | None) -> None:
     body = b'{"shipments": [{}' + b",{}" * RECORDS_MOST + b"]}"
 
     with pytest.raises(
         PageUnreadable, match=r'^resource "shipments": the response contains 100001 objects, too many for a page$'
     ):
-        read_page("shipments", answer(body))
+        read_page("shipments", answer(body), envelope=envelope)
+    body = body.replace(b"{}]", b'{}], "error": "out of order"')
+    with pytest.raises(SourceUnavailable, match="out of order"):
+        read_page("shipments", answer(body), envelope=envelope)
 
 
 @pytest.mark.parametrize(
@@ -730,37 +734,35 @@ def test_whatever_else_an_answer_holds_a_second_cursor_or_list_is_seen(
 
 
 ARRAYS = ["[]", "[{}]", '[{"id":1},{"id":2}]', '[{"a":[{}]}]', "[1,{}]", "[{},1]", '["[{}]"]', "[[{}]]", "[{]", "[{}"]
-OTHERS = [
-    "null",
-    "true",
-    '""',
-    '"[{}]"',
-    '"}]"',
-    "7",
-    "{}",
-    '{"next_cursor":"b"}',
-    '{"data":[{}]}',
-    '{"b":[{}]}',
-    "{}]",
-]
-MEMBER_NAMES = ["data", "data", "next_cursor", "error", "partial", "meta", "data.b", "x y", "xy"]
+OTHERS = ["null", "1", '"[{}]"', '"}]"', "{}", '{"next_cursor":"b"}', '{"data":[{}]}', '{"b":[]}', '{"b":null}', "[ ]"]
+NAMES = ["data", r"d\u0061ta", "d", "next_cursor", "error", "partial", "meta", "data.b", "x y", "xy"]
+MEMBERS = st.tuples(st.sampled_from(NAMES), st.sampled_from(ARRAYS + OTHERS))
+TOTALS = [("total", "2"), ("page", "1"), ("limit", "200"), ("next_cursor", '"b"')]
+COMPACT = ("", ",", ":", "")
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(MEMBER_NAMES), st.sampled_from(ARRAYS + OTHERS)), min_size=1, max_size=4),
-    st.sampled_from([("", ",", ":", ""), (" ", " ,", " : ", "\n"), ("x", ",", ":", ""), ("", ",", ":", "x")]),
-    st.sampled_from(["data", "data.b", "x y"]),
+    st.tuples(st.sampled_from(NAMES), st.sampled_from(ARRAYS[1:4])) | MEMBERS,
+    st.lists(MEMBERS | st.sampled_from(TOTALS), max_size=6),
+    st.sampled_from([COMPACT, COMPACT, (" ", " ,", " : ", "\n"), ("x", ",", ":", ""), ("", ",", ":", "x")]),
+    st.sampled_from(["data", "d", "data.b", "x y"]),
     st.integers(0, 9),
 )
-@example([("data", "[{}]"), ("data", "[]")], ("", ",", ":", ""), "data", 0)
-@example([("data", "[{}]"), ("data", "null")], ("", ",", ":", ""), "data", 0)
-@example([("data", "[{}]"), ("meta", '{"b":[{}]}')], ("", ",", ":", ""), "data", 0)
-@example([("meta", '"[{}]"'), ("data", "[]")], ("", ",", ":", ""), "data", 0)
-def test_an_answer_that_begins_with_its_records_is_read_as_any_other(
-    members: list[tuple[str, str]], spaces: tuple[str, str, str, str], envelope: str, cut: int
+@example(("data", "[{}]"), [("data", "[]"), *TOTALS], COMPACT, "data", 0)
+@example(("data", "[{}]"), [("data", "null")], COMPACT, "data", 0)
+@example(("data", "[{}]"), [("data", "[ ]")], COMPACT, "data", 0)
+@example(("data", "[{}]"), [(r"d\u0061ta", "[]")], COMPACT, "data", 0)
+@example(("data", "[{}]"), [(r"d\u0061ta", "[ ]")], COMPACT, "data", 0)
+@example(("data", "[{}]"), [("meta", '{"b":[{}]}')], COMPACT, "data", 0)
+@example(("meta", '"[{}]"'), [("data", "[]")], COMPACT, "data", 0)
+@example(("xy", "[{}]"), [("x y", "[]")], COMPACT, "x y", 0)
+@example(("data.b", "[{}]"), [("data", '{"b":[]}')], COMPACT, "data.b", 0)
+def test_an_answer_whose_records_are_cut_out_in_one_walk_is_read_as_any_other(
+    first: tuple[str, str], others: list[tuple[str, str]], spaces: tuple[str, str, str, str], envelope: str, cut: int
 ) -> None:
     before, comma, colon, after = spaces
-    text = before + "{" + comma.join(f'"{name}"{colon}{value}' for name, value in members) + "}" + after
+    members = [f'"{name}"{colon}{value}' for name, value in (first, *others)]
+    text = before + "{" + comma.join(members) + "}" + after
     response = answer(text[: len(text) - max(0, cut - 6)].encode())
 
     def read() -> Page | tuple[type, str]:
@@ -775,9 +777,19 @@ def test_an_answer_that_begins_with_its_records_is_read_as_any_other(
         assert found == read()
 
 
-def test_records_of_a_known_name_that_an_answer_begins_with_are_cut_out_in_one_walk(
+@pytest.mark.parametrize("twin", ['"d":1', '"d":[]', '"next_cursor":1'])
+@pytest.mark.parametrize("others", [[], ['"a":1', '"b":2'], ['"a":1', '"b":2', '"c":3', '"e":4', '"f":5', '"g":6']])
+def test_however_short_the_second_one_is_and_whatever_else_an_answer_holds_it_is_seen(
+    twin: str, others: list[str]
+) -> None:
+    body = ",".join([twin, '"next_cursor":1', *others, '"d":[]'])
+    with pytest.raises(PageUnreadable, match="twice"):
+        read_page("stock", answer(f"{{{body}}}".encode()), envelope="d")
+
+
+def test_records_of_a_known_name_are_cut_out_in_one_walk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(response_page, "_find_records", None)
-    for body in (b'{"data":[{"a":[1]},{}],"next_cursor":"b"}', b'{ "data" : [\n{"a":[1]}, {}] , "links": [1]}'):
+    for body in (b'{"data":[{"a":[1]},{}],"next_cursor":"b"}', b'{ "n": 1, "data" : [\n{"a":[1]}, {}] , "links": [1]}'):
         assert read_page("stock", answer(body), envelope="data").records == (b'{"a":[1]}', b"{}")

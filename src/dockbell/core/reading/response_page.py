@@ -42,7 +42,9 @@ RECORDS_MOST: Final = 100_000
 CURSOR_LONGEST: Final = 4096
 """No URL with a longer cursor in it gets through to a service."""
 
-_BLANKS: Final = b" \t\r\n"
+_CURSOR: Final = "next_cursor"
+_MARK: Final = b"[ ]"
+"""Stands for records that are cut out already."""
 _OBJECTS: Final = re.compile(rb"\[[ \t\r\n]*\{")
 _OBJECTS_OR_NOTHING: Final = re.compile(rb"\[[ \t\r\n]*[{\]]")
 _INTEGER: Final = re.compile(rb"-?\d+")
@@ -91,7 +93,7 @@ def read_page(resource: str, response: Response, *, envelope: str | None = None)
 
 def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser) -> tuple[str, list[bytes], str | None]:
     subject = f'resource "{resource}"'
-    known = None if envelope is None or not parser.is_strict else _cut_known(resource, envelope, body, parser)
+    known = None if envelope is None or not parser.is_strict else _cut_known(envelope, body, parser)
     rest, outer, records = known or (body, decode_object(subject, body, parser), None)
     try:
         # One level down: {"data": {"shipments": []}}, {"shipments": [], "meta": {"next_cursor": null}}.
@@ -107,7 +109,8 @@ def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser)
         if cursor is None:
             _check_whole(subject, outer | inside.get(name.rpartition(".")[0], {}))
         if parser.is_strict and (
-            has_room(rest, outer) or any(has_room(outer[part], fields) for part, fields in inside.items())
+            has_room(rest, outer, name, _CURSOR)
+            or any(has_room(outer[part], fields, name.rpartition(".")[2], _CURSOR) for part, fields in inside.items())
         ):
             check_given_once(subject, body, name)
     except MALFORMED as error:
@@ -115,24 +118,26 @@ def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser)
     return name, records, cursor
 
 
-def _cut_known(resource: str, envelope: str, body: bytes, parser: Parser) -> tuple[bytes, Fields, list[bytes]] | None:
-    """Return an answer without the records that it begins with, its members, and these records.
+def _cut_known(envelope: str, body: bytes, parser: Parser) -> tuple[bytes, Fields, list[bytes]] | None:
+    """Return an answer with a mark in place of its records, its members, and these records.
 
-    They are what :func:`_find_records` finds, but the text is gone through once and not twice. None where the answer
-    does not begin with records under the known name, or is not sound.
+    So the text is gone through once and not twice. None where the records are not all that stands from the first ``[``
+    to the last ``}]``, or the answer is not sound: then :func:`_find_records` says what it holds.
     """
     start, end = body.find(b"["), body.rfind(b"}]") + len(b"}]")
-    opening = body[: max(start, 0)].translate(None, _BLANKS)
-    if opening != b'{"%s":' % envelope.encode().translate(None, _BLANKS) or not _OBJECTS.match(body, start):
+    # A name with a dot may stand one level down, and nothing else may look like the mark.
+    if "." in envelope or _MARK in body[end:] or not _OBJECTS.match(body, start):
         return None
-    rest = body[:start] + b"[]" + body[end:]
+    rest = body[:start] + _MARK + body[end:]
     try:
-        fields = parser.object(rest)
-        records = _copy_records(resource, parser.array(memoryview(body)[start:end]))
+        fields, elements = parser.object(rest), parser.array(memoryview(body)[start:end])
     except MALFORMED:
         return None
-    is_known = records is not None and envelope in fields and bytes(fields[envelope]) == b"[]"
-    return (rest, fields, records) if records is not None and is_known else None
+    # The mark stands nowhere else, so it is the member's value; of a name that is given twice, the last one counts.
+    if envelope not in fields or bytes(fields[envelope]) != _MARK or len(elements) > RECORDS_MOST:
+        return None
+    records = _copy_objects(elements)
+    return None if records is None else (rest, fields, records)
 
 
 def _find_unsound(raw: bytes) -> Unsound | None:
@@ -179,15 +184,16 @@ def _as_records(resource: str, raw: msgspec.Raw | None, parser: Parser) -> list[
         return None
     if not _OBJECTS_OR_NOTHING.match(raw):
         return None  # millions of numbers are not worth a look at each
-    return _copy_records(resource, parser.array(raw))
-
-
-def _copy_records(resource: str, elements: list[msgspec.Raw]) -> list[bytes] | None:
-    """Return what the elements of an array hold; None where one of them is no object."""
+    elements = parser.array(raw)
     if len(elements) > RECORDS_MOST:
         raise PageUnreadable(
             f'resource "{resource}": the response contains {len(elements)} objects, too many for a page'
         )
+    return _copy_objects(elements)
+
+
+def _copy_objects(elements: list[msgspec.Raw]) -> list[bytes] | None:
+    """Return the texts of the elements of an array; None where one of them is no object."""
     records = list(map(bytes, elements))
     return records if set(map(_FIRST_BYTE, records)) <= _BRACE else None
 
@@ -199,9 +205,9 @@ def _is_named_after(resource: str, name: str) -> bool:
 
 
 def _find_cursor(resource: str, outer: Fields, inner: Fields) -> str | None:
-    raw = outer.get("next_cursor")
+    raw = outer.get(_CURSOR)
     if raw is None:
-        raw = next((value for name, value in inner.items() if name.endswith(".next_cursor")), None)
+        raw = next((value for name, value in inner.items() if name.endswith(f".{_CURSOR}")), None)
     text = b"null" if raw is None else bytes(raw)
     if text in {b"null", b'""'}:
         return None

@@ -224,13 +224,13 @@ class Signal:
         return confirmed, reason
 
     def _expect(self, page: Page, page_diff: PageDiff) -> None:
-        """Wait for what the carrier does with each change of a page, and with as many records that did not change."""
+        """Wait for what the carrier does with each change of a page, and with some records that did not change."""
         found = [(each, each.changed_between[0]) for each in page_diff.changes if each.kind is ChangeKind.UPDATED]
         spans = [(change, since) for change, since in found if since is not None]
         for change, since in spans:
             assert change.after is not None
             self._movements.expect(decode(change.after), since, change.changed_between[1], is_changed=True)
-        if self.state.phase is Phase.MEASURING and not self._movements.has_enough:
+        if self.state.phase is Phase.MEASURING and not self._movements.has_enough_idle:
             for record, (_, since) in zip(self._choose_idle(page, page_diff, len(spans)), spans, strict=False):
                 self._movements.expect(record, since, page.answered_at, is_changed=False)
 

@@ -97,13 +97,24 @@ def test_numbers_and_their_texts_name_one_carrier(lists: Lists) -> None:
     assert lists.poll(70, "7") == [(True, True)]
 
 
-def test_no_more_is_needed_of_records_at_rest_while_hundreds_wait_to_be_judged(lists: Lists) -> None:
-    for item in range(400):
-        assert not lists.movements.has_enough
-        lists.pass_(10, 60, item, is_changed=item % 2 == 0)
-    assert lists.movements.has_enough
+def test_no_more_is_needed_of_records_at_rest_while_hundreds_of_them_wait_to_be_judged(lists: Lists) -> None:
+    for item in range(200):
+        assert not lists.movements.has_enough_idle
+        lists.pass_(10, 60, f"changed {item}")
+        lists.pass_(10, 60, item, is_changed=False)
+    assert lists.movements.has_enough_idle
     assert len(lists.poll(70)) == 400
-    assert not lists.movements.has_enough
+    assert not lists.movements.has_enough_idle
+
+
+def test_what_no_poll_goes_back_to_is_given_up(lists: Lists) -> None:
+    for item in range(200):
+        lists.pass_(10, 60, item, is_changed=False)
+    hours = 2 * 3600
+    assert lists.movements.read(at(60 + hours), at(hours)) == []
+    assert lists.movements.has_enough_idle
+    assert lists.movements.read(at(61 + hours), at(hours)) == []
+    assert not lists.movements.has_enough_idle
 
 
 def test_what_is_remembered_stays_in_bounds(lists: Lists) -> None:

@@ -20,8 +20,8 @@ _GRACE: Final = timedelta(seconds=5)
 """So long after a change its carrier may become visible, and after its carrier what that embeds."""
 _KEPT: Final = timedelta(hours=2)
 _WAITING_MOST: Final = 2000
-_ENOUGH: Final = 400
-"""While so many records wait to be judged, others that did not change would tell no more."""
+_IDLE_MOST: Final = 200
+"""While so many records that did not change wait to be judged, no more are chosen: they are a sample."""
 _NAMES_MOST: Final = 20_000
 
 Link = str
@@ -52,6 +52,7 @@ class Movements:
     _moved: dict[tuple[str, str], datetime] = field(default_factory=dict)  # carriers: when they were seen to move last
     _changed: dict[tuple[str, str], datetime] = field(default_factory=dict)  # targets' carriers: when they changed last
     _waiting: list[_Waiting] = field(default_factory=list)
+    _idle: int = 0  # so many of these did not change
 
     def move(self, carrier: JSON, at: datetime) -> None:
         """Take in that a poll showed a carrier as modified."""
@@ -59,9 +60,9 @@ class Movements:
             self._moved[place, name] = at
 
     @property
-    def has_enough(self) -> bool:
-        """Whether so many records wait to be judged that no more are needed of those that did not change."""
-        return len(self._waiting) >= _ENOUGH
+    def has_enough_idle(self) -> bool:
+        """Whether so many records that did not change wait to be judged that no more are needed."""
+        return self._idle >= _IDLE_MOST
 
     def expect(self, target: JSON, since: datetime, until: datetime, *, is_changed: bool) -> None:
         """Take in a record that had changed between two times, or had not."""
@@ -70,6 +71,7 @@ class Movements:
             self._changed |= dict.fromkeys(names.items(), until)
         if names and len(self._waiting) < _WAITING_MOST:
             self._waiting.append(_Waiting(names, since, until, is_changed))
+            self._idle += not is_changed
 
     def read(self, asked_at: datetime, since: datetime) -> list[Judged]:
         """Take in that the carrier was polled whole from a time of modification on; return what is certain now."""
@@ -77,11 +79,13 @@ class Movements:
             self._watched_from = asked_at
         judged, waiting = [], []
         for each in self._waiting:
+            if each.until < asked_at - _KEPT:  # no poll has gone back to it
+                continue
             if each.until + _GRACE > asked_at or since > each.until:
                 waiting.append(each)
             elif each.since >= self._watched_from and (each.is_changed or not self._is_related(each)):
                 judged.append(self._judge(each))
-        self._waiting = waiting
+        self._waiting, self._idle = waiting, sum(not each.is_changed for each in waiting)
         self._forget(asked_at)
         return judged
 
@@ -107,7 +111,8 @@ class Movements:
             for name in [name for name, at in names.items() if at < now - _KEPT]:
                 del names[name]
         if len(self._moved) + len(self._changed) > 2 * _NAMES_MOST:
-            self._moved, self._changed, self._waiting, self._watched_from = {}, {}, [], now
+            self._moved, self._changed, self._watched_from = {}, {}, now
+            self._waiting, self._idle = [], 0
 
 
 def _read_names(record: JSON, places: tuple[str, ...]) -> Iterator[tuple[str, str]]:

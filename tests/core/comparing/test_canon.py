@@ -205,8 +205,9 @@ def test_the_places_at_which_the_forms_differ_are_told_from_those_at_which_the_o
 
 def test_only_the_forms_tell_where_parts_are_left_out_or_an_order() -> None:
     assert Canon(updated_at="/at", ignore=["/a", "/a/b"]).sift(["/a/b", "/at", "/b~1/0"]) == ["/b~1/0"]
-    for canon in (Canon(ignore=["/a/b"]), Canon(unordered=["/a"]), Canon(ignore=["/at"], unordered=["/a"])):
-        assert canon.sift(["/at"]) is None
+    for canon in (Canon(ignore=["/a/b"]), Canon(unordered=["/a"]), Canon(ignore=["/at"], unordered=["/a/c"])):
+        assert canon.sift(["/at", "/a/0"]) is None
+    assert Canon(updated_at="/at", unordered=["/a"]).sift(["/at", "/b"]) == ["/b"]
 
 
 @pytest.mark.parametrize("rules", [{"ignore": ["id"]}, {"unordered": ["/~"]}, {"updated_at": "updated_at"}])

@@ -78,12 +78,12 @@ class Canon:
     def sift(self, paths: Sequence[str]) -> list[str] | None:
         """Return those of the pointers at which two objects differ at which their canonical forms differ too.
 
-        None where only the forms tell: parts of a member are left out, or the order of an array.
+        None where only the forms tell: parts of a member that differs are left out, or the order of an array in it.
         """
-        left_out = self._rule.members
-        if not all(rule.drop for rule in left_out.values()):
+        rules, members = self._rule.members, [pointer.parse(path)[0] for path in paths]
+        if any(name in rules and not rules[name].drop for name in members):
             return None
-        return [path for path in paths if pointer.parse(path)[0] not in left_out]
+        return [path for path, name in zip(paths, members, strict=True) if name not in rules]
 
     def form(self, document: JSON) -> JSON:
         """Return the canonical form, which shares with the document whatever no pointer leads through."""

@@ -46,7 +46,7 @@ class _Page:
     Attributes:
         ends: The hashes of its first and its last record, by which it is found.
         keys: Those of all its records, in its order, as all that follows.
-        rows: Their rows; 0 for one that was not known once the page was committed.
+        rows: Their rows; 0 for one that was never known.
         dates: Their timestamps.
         hashes: Those of their texts, one behind the other; zeros for what is not known.
         ordered: The rows of those that were, in ascending order.
@@ -86,7 +86,8 @@ class _Page:
         """Return which records of a page that resembles it are known, by the hashes of their texts."""
         texts = struct.unpack(f"{DIGEST_SIZE}s" * len(self.rows), self.hashes)
         keys, rows, dates = self.keys.split(_SEPARATOR), self.rows.tolist(), self._list_dates()
-        if len(shown) == len(texts):  # nearly always each record stands where it stood
+        # Nearly always each record stands where it stood; those that have moved are compared again, or looked for.
+        if len(shown) == len(texts):
             others = [*compress(count(), map(ne, texts, shown))]
             if len(others) <= len(texts) // 2:
                 for place in reversed(others):
@@ -106,7 +107,8 @@ class _Page:
     def renew(self, lookup: Lookup, page_diff: PageDiff, stored: Mapping[str, int]) -> bool:
         """Take in what became of the records that were not known, where the page shows the same ones in its order.
 
-        ``stored`` are the rows of all that are stored as it shows them. Returns False where it is another page.
+        ``stored`` are the rows of all that are stored as it shows them. Returns False where the page must be made anew:
+        it shows others, a record has another row, or all were looked up.
         """
         if lookup.is_probe or lookup.records is None or _SEPARATOR.join(page_diff.dates) != self.keys:
             return False

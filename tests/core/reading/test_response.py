@@ -777,14 +777,21 @@ def test_an_answer_whose_records_are_cut_out_in_one_walk_is_read_as_any_other(
         assert found == read()
 
 
+def test_an_answer_without_room_for_a_second_member_is_not_searched_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(response_page, "check_given_once", None)
+    for body in (b'{"d":[{}],"meta":{},"next_cursor":1}', b'{"d": [{}], "next_cursor": 1}'):
+        assert read_page("stock", answer(body), envelope="d").next_cursor == "1"
+
+
 @pytest.mark.parametrize("twin", ['"d":1', '"d":[]', '"next_cursor":1'])
 @pytest.mark.parametrize("others", [[], ['"a":1', '"b":2'], ['"a":1', '"b":2', '"c":3', '"e":4', '"f":5', '"g":6']])
 def test_however_short_the_second_one_is_and_whatever_else_an_answer_holds_it_is_seen(
     twin: str, others: list[str]
 ) -> None:
-    body = ",".join([twin, '"next_cursor":1', *others, '"d":[]'])
-    with pytest.raises(PageUnreadable, match="twice"):
-        read_page("stock", answer(f"{{{body}}}".encode()), envelope="d")
+    body = "{" + ",".join([twin, '"next_cursor":1', *others, '"d":[]']) + "}"
+    for text, envelope in ((body, "d"), (f'{{"a":{body},"b":{{}}}}', "a.d")):
+        with pytest.raises(PageUnreadable, match="twice"):
+            read_page("stock", answer(text.encode()), envelope=envelope)
 
 
 def test_records_of_a_known_name_are_cut_out_in_one_walk(

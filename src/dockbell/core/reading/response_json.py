@@ -135,13 +135,14 @@ def has_room(text: bytes | msgspec.Raw, fields: Fields, *names: str) -> bool:
     members = sum(len(name.encode()) + len(memoryview(raw)) + len('"":,') for name, raw in fields.items())
     twin = min(len(name.encode()) + len('"":1,') for name in names)
     blanks = min(2 * len(fields), twin - 1)  # less than anything that could have been there
-    return len(memoryview(text)) > members - len(",") + len("{}") + blanks
+    return len(memoryview(text)) > max(members - len(","), 0) + len("{}") + blanks
 
 
 def check_given_once(subject: str, body: bytes, envelope: str) -> None:
     """Refuse an answer that gives its records or its cursor twice: which of them is meant would be a guess.
 
-    Other members that come twice mean what they mean in all of JSON: the last counts.
+    Other members that come twice mean what they mean in all of JSON: the last counts. ``body`` may be an answer without
+    its records.
     """
     names = {envelope.rpartition(".")[2], "next_cursor"}
     if any(body.count(json.dumps(name, ensure_ascii=False).encode()) > 1 for name in names):

@@ -112,7 +112,7 @@ def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser)
             has_room(rest, outer, name, _CURSOR)
             or any(has_room(outer[part], fields, name.rpartition(".")[2], _CURSOR) for part, fields in inside.items())
         ):
-            check_given_once(subject, body, name)
+            check_given_once(subject, rest, name)
     except MALFORMED as error:
         raise not_json(subject, error) from error
     return name, records, cursor
@@ -121,11 +121,11 @@ def _find_page(resource: str, envelope: str | None, body: bytes, parser: Parser)
 def _cut_known(envelope: str, body: bytes, parser: Parser) -> tuple[bytes, Fields, list[bytes]] | None:
     """Return an answer with a mark in place of its records, its members, and these records.
 
-    So the text is gone through once and not twice. None where the records are not all that stands from the first ``[``
-    to the last ``}]``, or the answer is not sound: then :func:`_find_records` says what it holds.
+    So the text is gone through once and not twice. None where there may be more to it, and a closer look decides: where
+    the records are not all that stands from the first ``[`` to the last ``}]``, are none or too many, or may stand one
+    level down; where another member looks like the mark; and where the answer is not sound.
     """
-    start, end = body.find(b"["), body.rfind(b"}]") + len(b"}]")
-    # A name with a dot may stand one level down, and nothing else may look like the mark.
+    start, end = body.find(b"["), body.rfind(b"}]") + len(b"}]")  # nothing before looks like the mark
     if "." in envelope or _MARK in body[end:] or not _OBJECTS.match(body, start):
         return None
     rest = body[:start] + _MARK + body[end:]

@@ -107,6 +107,13 @@ def test_no_more_is_needed_of_records_at_rest_while_hundreds_of_them_wait_to_be_
     assert not lists.movements.has_enough_idle
 
 
+def test_what_a_late_poll_goes_back_to_is_judged(lists: Lists) -> None:
+    lists.pass_(10, 60, "a")
+    lists.movements.move({"id": "a"}, at(8000))
+    (judged,) = lists.movements.read(at(8000), at(60))
+    assert judged.moved[LINK]
+
+
 def test_what_no_poll_goes_back_to_is_given_up(lists: Lists) -> None:
     for item in range(200):
         lists.pass_(10, 60, item, is_changed=False)

@@ -21,7 +21,7 @@ _GRACE: Final = timedelta(seconds=5)
 _KEPT: Final = timedelta(hours=2)
 _WAITING_MOST: Final = 2000
 _IDLE_MOST: Final = 200
-"""While so many records that did not change wait to be judged, no more are chosen: they are a sample."""
+"""So many records that did not change are a sample: while they wait to be judged, a page adds no others."""
 _NAMES_MOST: Final = 20_000
 
 Link = str
@@ -79,10 +79,11 @@ class Movements:
             self._watched_from = asked_at
         judged, waiting = [], []
         for each in self._waiting:
-            if each.until < asked_at - _KEPT:  # no poll has gone back to it
-                continue
-            if each.until + _GRACE > asked_at or since > each.until:
+            if each.until + _GRACE > asked_at:
                 waiting.append(each)
+            elif since > each.until:
+                if each.until >= asked_at - _KEPT:  # a longer poll may go back to it
+                    waiting.append(each)
             elif each.since >= self._watched_from and (each.is_changed or not self._is_related(each)):
                 judged.append(self._judge(each))
         self._waiting, self._idle = waiting, sum(not each.is_changed for each in waiting)

@@ -76,7 +76,7 @@ class Canon:
         self._rule = _Rule([pointer.parse(place) for place in drops], [pointer.parse(place) for place in unordered])
 
     def sift(self, paths: Sequence[str]) -> list[str] | None:
-        """Return those of the pointers at which two objects differ at which their canonical forms differ too.
+        """Return, of the pointers at which two objects differ, those at which their canonical forms do.
 
         None where only the forms tell: parts of a member that differs are left out, or the order of an array in it.
         """

@@ -86,7 +86,8 @@ class _Page:
         """Return which records of a page that resembles it are known, by the hashes of their texts."""
         texts = struct.unpack(f"{DIGEST_SIZE}s" * len(self.rows), self.hashes)
         keys, rows, dates = self.keys.split(_SEPARATOR), self.rows.tolist(), self._list_dates()
-        # Nearly always each record stands where it stood; those that have moved are compared again, or looked for.
+        # Nearly always each record stands where it stood. Where most do, those that have moved are compared again;
+        # otherwise they are looked for.
         if len(shown) == len(texts):
             others = [*compress(count(), map(ne, texts, shown))]
             if len(others) <= len(texts) // 2:

@@ -32,10 +32,12 @@ _POLLS_KEPT: Final = 2
 
 _UNDATED: Final = -(1 << 63)
 _NO_HASH: Final = bytes(DIGEST_SIZE)
+_HASHES: Final = struct.Struct(f"{DIGEST_SIZE}s")
 _ROW_BYTES: Final = 8
 _RECORD_BYTES: Final = 2 * _ROW_BYTES + DIGEST_SIZE  # of its row and date, and of its hash
 _PAGE_BYTES: Final = 768  # of what stands around them
 _ROWS_FEW: Final = 20  # so many are found faster one by one than by a set of all
+_MOVED_FEW: Final = 20
 _SEPARATOR: Final = "\0"  # no key string holds this character
 
 
@@ -84,13 +86,12 @@ class _Page:
 
     def recognise(self, shown: Sequence[bytes]) -> KnownRecords:
         """Return which records of a page that resembles it are known, by the hashes of their texts."""
-        texts = struct.unpack(f"{DIGEST_SIZE}s" * len(self.rows), self.hashes)
+        texts = [text for (text,) in _HASHES.iter_unpack(self.hashes)]
         keys, rows, dates = self.keys.split(_SEPARATOR), self.rows.tolist(), self._list_dates()
-        # Nearly always each record stands where it stood. Where most do, those that have moved are compared again;
-        # otherwise they are looked for.
+        # Nearly always all but a few records stand where they stood. If more have moved, they are looked for.
         if len(shown) == len(texts):
             others = [*compress(count(), map(ne, texts, shown))]
-            if len(others) <= len(texts) // 2:
+            if len(others) <= _MOVED_FEW:
                 for place in reversed(others):
                     del keys[place], rows[place], dates[place]
                 return KnownRecords(others, keys, rows, dates)

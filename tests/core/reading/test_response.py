@@ -794,9 +794,7 @@ def test_however_short_the_second_one_is_and_whatever_else_an_answer_holds_it_is
             read_page("stock", answer(text.encode()), envelope=envelope)
 
 
-def test_records_of_a_known_name_are_cut_out_in_one_walk(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_records_of_a_known_name_are_cut_out_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(response_page, "_find_records", None)
     for body in (b'{"data":[{"a":[1]},{}],"next_cursor":"b"}', b'{ "n": 1, "data" : [\n{"a":[1]}, {}] , "links": [1]}'):
         assert read_page("stock", answer(body), envelope="data").records == (b'{"a":[1]}', b"{}")

@@ -37,7 +37,7 @@ _ROW_BYTES: Final = 8
 _RECORD_BYTES: Final = 2 * _ROW_BYTES + DIGEST_SIZE  # of its row and date, and of its hash
 _PAGE_BYTES: Final = 768  # of what stands around them
 _ROWS_FEW: Final = 20  # so many are found faster one by one than by a set of all
-_MOVED_FEW: Final = 20
+_MOVED_FEW: Final = 20  # so many records of a page are compared, whether they have changed or only moved
 _SEPARATOR: Final = "\0"  # no key string holds this character
 
 
@@ -88,7 +88,7 @@ class _Page:
         """Return which records of a page that resembles it are known, by the hashes of their texts."""
         texts = [text for (text,) in _HASHES.iter_unpack(self.hashes)]
         keys, rows, dates = self.keys.split(_SEPARATOR), self.rows.tolist(), self._list_dates()
-        # Nearly always all but a few records stand where they stood. If more have moved, they are looked for.
+        # Nearly always all but a few records stand where they stood, as they were. If more do not, they are looked for.
         if len(shown) == len(texts):
             others = [*compress(count(), map(ne, texts, shown))]
             if len(others) <= _MOVED_FEW:

@@ -71,6 +71,13 @@ def told(deliveries: Sequence[Delivery]) -> list[tuple[Any, ...]]:
     ]
 
 
+def tell_backfilled(sink: FakeSink) -> list[tuple[Any, ...]]:
+    """Return what was attempted of a gap and of the state that follows it."""
+    attempts = told(sink.got)
+    gaps = [number for number, each in enumerate(attempts) if each[2] == "gap"]
+    return attempts[gaps[0] :] if gaps else []
+
+
 STORED = [(4, "a", "snapshot", 2, 1), (4, "b", "snapshot", 1, 0), (4, "c", "snapshot", 1, 0)]
 
 
@@ -179,26 +186,20 @@ async def test_a_sink_that_is_overrun_while_it_waits_hears_of_the_gap_the_state_
     clock = Clock()
     assert await drain(store, FakeSink(), clock)
     is_down = True
-    got: list[Delivery] = []
-
-    def answer(delivery: Delivery) -> Outcome:
-        if is_down:
-            return UNREACHABLE
-        got.append(delivery)
-        return DELIVERED
-
-    async with relaying(store, FakeSink(answer=answer), clock) as relay:
+    sink = FakeSink(answer=lambda _: UNREACHABLE if is_down else DELIVERED)
+    async with relaying(store, sink, clock):
         await change(store, {"id": "a", "n": 2})
         await delete(store, 2)
         assert await store.sink("screen").overrun(later(days=1)) == {FEED: NOON}
         assert await store.retention.prune_events(later(days=1), ["screen"], 100) == 6
-        await until(lambda: relay._starts[FEED].origin == 6, seconds=1)
+        await until(lambda: len(tell_backfilled(sink)) == 4, seconds=1)
+        sink.got.clear()
         is_down = False
         await change(store, {"id": "c", "n": 7})
         clock.pass_(60)
-        await until(lambda: len(got) == 5)
-    assert (6, "", "gap", 0, None) in told(got)[:3]
-    assert sorted(told(got)) == sorted(
+        await until(lambda: len(sink.got) == 5)
+    assert told(sink.got)[0] == (6, "", "gap", 0, None)
+    assert sorted(told(sink.got)) == sorted(
         [
             (6, "", "gap", 0, None),
             (6, "a", "snapshot", 3, 2),
@@ -209,6 +210,20 @@ async def test_a_sink_that_is_overrun_while_it_waits_hears_of_the_gap_the_state_
     )
     assert await drain(store, FakeSink(), clock)
     assert (await store.sink("screen").load_queue())[0][FEED] == 7
+
+
+async def test_a_gap_that_is_not_taken_at_once_delays_no_record(store: SqliteStore) -> None:
+    clock = Clock()
+    assert await drain(store, FakeSink(), clock)
+    await change(store, {"id": "a", "n": 2})
+    await store.sink("screen").overrun(later(days=1))
+    outcomes = iter([FAILED])
+    sink = FakeSink(answer=lambda each: next(outcomes, DELIVERED) if each.event.change == "gap" else DELIVERED)
+    async with relaying(store, sink, clock):
+        await until(lambda: len(sink.got) == 4)
+        clock.pass_(60)
+        await until(lambda: len(sink.got) == 5)
+    assert [each.event.change for each in sink.got] == ["gap", "snapshot", "snapshot", "snapshot", "gap"]
 
 
 async def test_what_is_settled_of_what_the_sink_has_lost_moves_nothing(store: SqliteStore) -> None:
